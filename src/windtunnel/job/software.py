@@ -1,0 +1,93 @@
+"""What a training framework of a given date does: kernels, kept tensors, overlap ability, host cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Framework = Literal[
+    "megatron-core", "megatron-bridge", "nemo", "torchtitan", "pytorch-fsdp", "llm-foundry", "deepspeed", "nanotron",
+    "maxtext", "primus", "automodel",
+]  # fmt: skip
+AttentionBackend = Literal["flash2", "flash3", "te-fused", "sdpa", "aiter", "splash", "unfused"]
+CudaGraphs = Literal["none", "partial", "full_iteration"]
+GraphScope = Literal["attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"]
+
+MEGATRON_FAMILY = frozenset({"megatron-core", "megatron-bridge", "nemo", "primus"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """Behaviour of a framework generation that no job key names. Each value stands in ``data/software`` with its source."""
+
+    kept_tensors: Literal["megatron", "torchtitan", "nanotron", "xla"] = "megatron"
+    """Which family of kept-for-backward tensors its layers follow (`facts` of the memory model)."""
+    etp_follows_tp: bool = False
+    """An unset expert tensor parallel degree equals tp (Megatron-core)."""
+    vocab_multiple: int = 1
+    """Padding multiple of the vocabulary."""
+    vocab_multiple_times_tp: bool = False
+    fused_kernels: bool = True
+    """Norm, activation, bias-dropout-add and RoPE are single kernels."""
+    attention_factor: float = 1.0
+    """Attention throughput relative to the accelerator's fused kernels of that generation."""
+    host_factor: float = 1.0
+    """Host time per launch relative to a 2024 x86 host driving this framework's generation."""
+    weight_gradient_placeholders: bool = False
+    """Transformer Engine's cached dummy gradients, one per distinct weight shape."""
+    loss_kept_bytes: float = 4.0
+    loss_peak_bytes: float = 6.0
+    """Bytes per local logit that stay until backward, and at the loss's peak moment."""
+    fused_loss_kept_bytes: float = 2.0
+    fused_loss_peak_bytes: float = 10.0
+    gradient_bucket: float = 160e6
+    """Bytes of one gradient bucket."""
+    unsharded_under_pipeline: bool = False
+    """FSDP keeps parameters and gradients gathered between micro-batches when pp > 1 (torchtitan's default)."""
+    foreach_optimizer: bool = False
+    """The optimizer step holds one more copy of the local parameters."""
+    reserved_ratio: float = 1.04
+    """Allocator reserved over allocated, median."""
+    tp_in_forward: float = 2.0
+    """All-gathers of full activations a dense layer waits for in forward under sequence parallelism."""
+    layer_balance: Literal["even", "cost"] = "even"
+    """How layers are spread over stages when the plan is silent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """Framework, date and kernel choices in force; ``date`` is the container's year-month, e.g. ``"2025-02"``."""
+
+    framework: Framework
+    date: str
+    version: str | None = None
+    attention: AttentionBackend = "te-fused"
+    compiled: bool = False
+    cuda_graphs: CudaGraphs = "none"
+    cuda_graph_scope: frozenset[str] | None = None
+    transformer_impl: Literal["te", "local"] = "te"
+    allocator: Literal["default", "expandable_segments"] = "default"
+    traits: Traits = Traits()
+
+    @property
+    def is_megatron(self) -> bool:
+        return self.framework in MEGATRON_FAMILY
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareDefault:
+    """One default a framework sets: a job path, its value, and where the framework says so."""
+
+    path: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareProfile:
+    """A framework at a date, as data: its traits and the job defaults it sets, newest entries already applied."""
+
+    framework: Framework
+    date: str
+    traits: Traits
+    defaults: tuple[SoftwareDefault, ...]

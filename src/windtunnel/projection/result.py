@@ -1,0 +1,122 @@
+"""What a projection answers, as values. Seconds, bytes and FLOP; see the contract of ``project --json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from windtunnel.job.job import Job
+from windtunnel.memory.breakdown import MemoryBreakdown
+from windtunnel.step.parts import Parts
+from windtunnel.step.timeline import Timeline
+
+Verdict = Literal["fits", "borderline", "oom"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopsPerToken:
+    """Model FLOPs of one token, forward and backward, in the four conventions in use."""
+
+    causal_half: float
+    full_attention: float
+    hardware: float
+    six_nd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Peak bytes of the worst rank and of every stage at its own peak moment."""
+
+    verdict: Verdict
+    capacity: float
+    stages: tuple[MemoryBreakdown, ...]
+    host: float
+
+    @property
+    def peak(self) -> MemoryBreakdown:
+        return max(self.stages, key=lambda stage: stage.device)
+
+    @property
+    def headroom(self) -> float:
+        return self.capacity - self.peak.device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    total: int
+    active: int
+    per_stage: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Shares of the busiest rank's seconds by where they come from."""
+
+    measured: float = 0.0
+    interpolated: float = 0.0
+    anchored: float = 0.0
+    simulated: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    stage: int
+    term: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One change of the plan and the step time it would give."""
+
+    changes: tuple[tuple[str, object], ...]
+    step_time: float
+    peak_device: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    path: str
+    effect: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    binding: tuple[Binding, ...]
+    assumptions: tuple[Assumption, ...]
+    knobs: tuple[Knob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnswer:
+    days: float | None = None
+    goodput: float | None = None
+    accelerator_hours: float | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """Memory and throughput of one job. ``time`` sums to ``step_time``."""
+
+    job: Job
+    step_time: float
+    tokens_per_second: float
+    tokens_per_second_per_accelerator: float
+    flops_per_token: FlopsPerToken
+    model_flops_per_second_per_accelerator: float
+    mfu: float
+    peak_flops: float
+    time: Parts
+    hidden_communication: dict[str, float]
+    memory: Memory
+    parameters: Parameters
+    schedule_name: str
+    bubble_fraction: float
+    num_microbatches: int
+    busiest_stage: int
+    provenance: Provenance
+    timeline: Timeline
+    run: RunAnswer | None = None
+    explanation: Explanation | None = None
+    warnings: tuple[str, ...] = ()
