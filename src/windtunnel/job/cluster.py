@@ -22,6 +22,19 @@ class Peaks:
     fp4: float | None = None
     int8: float | None = None
 
+    def of(self, dtype: str) -> float | None:
+        """The rate of a dtype, None where the part cannot or the name is no dtype of this table."""
+        rates = {
+            "fp32": self.fp32, "tf32": self.tf32, "fp16": self.fp16, "bf16": self.bf16,
+            "fp8": self.fp8, "fp6": self.fp6, "fp4": self.fp4, "int8": self.int8,
+        }  # fmt: skip
+        return rates.get(dtype)
+
+    @property
+    def half(self) -> float:
+        """The rate of 16-bit training: bf16, or fp16 on parts older than it."""
+        return self.bf16 or self.fp16 or self.fp32 or 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmEfficiency:

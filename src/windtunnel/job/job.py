@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from windtunnel.job.cluster import Cluster
+from windtunnel.job.constants import Constants
 from windtunnel.job.model import ModelSpec
 from windtunnel.job.plan import Plan
 from windtunnel.job.software import Software
@@ -35,12 +36,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything a projection needs, effective and complete."""
+    """Everything a projection needs, effective and complete; ``constants`` are those of the simulated cost source."""
 
     model: ModelSpec
     cluster: Cluster
     software: Software
     plan: Plan
+    constants: Constants
     run: Run = Run()
     origin: tuple[Origin, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ GATED = frozenset({"swiglu", "geglu"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindow:
-    """Which layers see only ``size`` tokens: one in ``every``, or ``local_per_global`` local ones before each global."""
+    """Which layers see only ``size`` tokens: one in ``every``, or ``local_per_global`` local ones before a global."""
 
     size: int
     every: int | None = None
@@ -31,7 +31,11 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoE:
-    """Mixture-of-experts sizes. ``shared_expert_intermediate_size`` is the total width of all shared experts."""
+    """Mixture-of-experts sizes. ``shared_expert_intermediate_size`` is the total width of all shared experts.
+
+    ``router_bias`` is a bias parameter of the router's linear layer (gpt-oss). The score-correction bias that balances
+    DeepSeek-V3 is a buffer: neither counted nor trained by the optimizer.
+    """
 
     num_experts: int
     num_experts_per_token: int
@@ -63,7 +67,7 @@ class MLA:
 class LinearAttention:
     """Sequence mixers of linear cost.
 
-    mamba2: ``num_heads`` × ``head_dim`` is the inner width, ``state_dim`` the state size, ``num_groups`` the B/C groups.
+    mamba2: ``num_heads`` × ``head_dim`` is the inner width, ``state_dim`` the state size, ``num_groups`` B/C groups.
     gated_deltanet, lightning: ``num_heads`` value heads of ``head_dim``, ``num_groups`` key heads of ``state_dim``.
     """
 
@@ -108,7 +112,7 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVariant:
-    """Details of released families that a job file cannot spell; they come with a catalog model or a ``config.json``."""
+    """Details of released families that no job file can spell; they come with a catalog model or ``config.json``."""
 
     attention_output_bias: bool | None = None
     """Bias of the attention output projection; None: as ``attention_bias``."""
@@ -118,7 +122,6 @@ class ModelVariant:
     attention_gate: bool = False
     """The query projection also yields an output gate of the same width (Qwen3-Next)."""
     shared_expert_gate: bool = False
-    expert_bias: bool = False
     indexer: Indexer | None = None
     global_head_dim: int | None = None
     global_num_key_value_heads: int | None = None
@@ -132,7 +135,11 @@ class ModelVariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Layer pattern and sizes of a decoder-only language model."""
+    """Layer pattern and sizes of a decoder-only language model.
+
+    With ``mla``, ``num_key_value_heads`` equals the attention heads and ``head_dim`` is the query-key width of a head.
+    ``mlp_bias`` covers routed and shared experts too.
+    """
 
     name: str
     num_layers: int
@@ -198,7 +205,7 @@ def _feed_forward(model: ModelSpec, index: int) -> FeedForward:
 
 
 def _layer_of_symbol(model: ModelSpec, symbol: str, index: int) -> LayerSpec:
-    """Two readings of a hybrid pattern: one module a layer when E or - occur, else each mixer carries a feed-forward."""
+    """Two readings of a hybrid pattern: one module a layer when E or - occur, else each mixer has a feed-forward."""
     pattern = model.linear_attention.pattern if model.linear_attention else ""
     separate = "E" in pattern or "-" in pattern
     mixer: Mixer = {"M": "linear_attention", "*": "attention"}.get(symbol, "none")  # type: ignore[assignment]

@@ -12,6 +12,9 @@ Schedule = Literal[
     "zbv", "v_half", "v_min", "dualpipe", "dualpipe_v", "custom",
 ]  # fmt: skip
 V_SCHEDULES = frozenset({"zbv", "v_half", "v_min", "dualpipe_v"})
+"""Two chunks a stage, folded into a V."""
+LOOPED_SCHEDULES = frozenset({"interleaved_1f1b", "looped_bfs", "interleaved_zb"})
+"""Two chunks a stage or more, chunk i on stage i mod pp."""
 Strategy = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 RecomputePolicy = Literal["none", "full", "block", "uniform", "selective", "modules", "per_op"]
 RecomputeModule = Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"]

@@ -34,7 +34,15 @@ class Parts:
 
     @property
     def total(self) -> float:
-        return sum(getattr(self, name) for name in NAMES)
+        return (
+            self.compute + self.recompute + self.tp + self.cp + self.ep + self.etp + self.pp + self.dp
+            + self.host + self.contention + self.offload + self.optimizer + self.jitter + self.bubble
+        )  # fmt: skip
+
+    @property
+    def communication(self) -> float:
+        """Exposed communication of all groups."""
+        return self.tp + self.cp + self.ep + self.etp + self.pp + self.dp
 
 
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parts))

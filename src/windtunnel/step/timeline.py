@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 from windtunnel.schedule.action import Kind, Order
+from windtunnel.schedule.dependencies import Program, compile_order
 
 
 class Span(NamedTuple):
@@ -17,6 +19,10 @@ class Span(NamedTuple):
     chunk: int
     start: float
     end: float
+
+
+# Skips the Python-level constructor of the named tuple: a timeline holds thousands of spans.
+_span = cast("Callable[[Iterable[Any]], Span]", partial(tuple.__new__, Span))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +50,69 @@ class ChunkDurations:
     backward_weight: float
 
 
-def execute(order: Order, durations: Sequence[ChunkDurations], transfer: float) -> Timeline:
-    """Run ``order``; an action starts when its rank is free and its inputs have arrived.
+def execute(order: Order, durations: Sequence[ChunkDurations], transfer: float | Sequence[float] = 0.0) -> Timeline:
+    """Run ``order``; an action starts when its rank is free and its inputs have arrived. BW lasts B + W.
 
-    ``durations[chunk]`` is indexed by global chunk; ``transfer`` seconds pass between ranks on each edge.
+    ``durations[chunk]`` is indexed by global chunk. ``transfer`` is the seconds of one hop between neighbouring chunks
+    on different ranks, one number for all or one per edge (``transfer[g]`` between global chunks g and g+1, both ways);
+    a hop within a rank is free. Overlapped pairs run in sequence: what they hide belongs in the durations.
     Raises LegalityError naming the cycle when the order deadlocks.
     """
-    raise NotImplementedError
+    program = compile_order(order)
+    starts, ends, _ = _run(program, durations, transfer)
+    spans = []
+    for rank, (kinds, microbatches, chunks) in enumerate(
+        zip(program.kinds, program.microbatches, program.chunks, strict=True)
+    ):
+        held = slice(program.first[rank], program.first[rank + 1])
+        columns = zip(kinds, microbatches, chunks, starts[held], ends[held], strict=True)
+        spans.append(tuple(map(_span, columns)))
+    return Timeline(order, tuple(spans))
+
+
+def makespan_only(
+    order: Order, durations: Sequence[ChunkDurations], transfer: float | Sequence[float] = 0.0
+) -> tuple[float, ...]:
+    """Seconds at which each rank ends: as ``execute``, same arguments and errors, but without building spans."""
+    return tuple(_run(compile_order(order), durations, transfer)[2])
+
+
+def _run(
+    program: Program, durations: Sequence[ChunkDurations], transfer: float | Sequence[float]
+) -> tuple[list[float], list[float], list[float]]:
+    """Start and end of every node, and the end of every rank: one pass over the topological order."""
+    seconds = _seconds(durations)
+    hops = _hops(transfer, program.num_chunks)
+    starts = [0.0] * program.num_nodes
+    ends = [0.0] * (program.num_nodes + 1)  # the last entry is the producer of what waits for nothing
+    clocks = [0.0] * (len(program.first) - 1)
+    for node, rank, producer, edge, slot in zip(
+        program.node, program.rank, program.producer, program.edge, program.slot, strict=True
+    ):
+        start = clocks[rank]
+        arrival = ends[producer] + hops[edge]
+        if arrival > start:  # noqa: PLR1730  max() would double the time of the loop
+            start = arrival
+        starts[node] = start
+        ends[node] = clocks[rank] = start + seconds[slot]
+    return starts, ends, clocks
+
+
+def _seconds(durations: Sequence[ChunkDurations]) -> list[float]:
+    """Seconds by slot: F, B, W and BW of every chunk."""
+    return [
+        *(d.forward for d in durations),
+        *(d.backward_input for d in durations),
+        *(d.backward_weight for d in durations),
+        *(d.backward_input + d.backward_weight for d in durations),
+    ]
+
+
+def _hops(transfer: float | Sequence[float], num_chunks: int) -> list[float]:
+    """Seconds by edge; the extra last entry, 0, is the edge of what waits for nothing."""
+    edges = num_chunks - 1
+    if isinstance(transfer, (int, float)):
+        return [transfer] * edges + [0.0]
+    if len(transfer) != edges:
+        raise ValueError(f"{num_chunks} chunks have {edges} edges, but {len(transfer)} transfers were given")
+    return [*transfer, 0.0]

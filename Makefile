@@ -1,0 +1,35 @@
+# Needs python3 (3.11 or later) and make; everything else goes into $(VENV).
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+DEMO ?= examples/llama3.1-70b-64-h100.yaml
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.installed ## Project the main example and explain it
+	$(BIN)/windtunnel project $(DEMO) --explain
+
+test: lint ## Everything CI asks for
+	$(BIN)/pytest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed ## Figures beside their budgets
+	$(BIN)/pytest benchmarks --benchmark-only --benchmark-quiet -p no:cacheprovider
+
+docs: $(VENV)/.installed ## Rewrite the pasted output in README and docs from real runs
+	$(BIN)/python docs/examples.py README.md docs/*.md
+
+# pip reads dependency groups from 25.1 on; the one a fresh venv brings may be older.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "windtunnel needs Python 3.11 or later; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks dist build

@@ -1,0 +1,125 @@
+"""JOB on the command line: a file, ``-``, or flags alone; every flag is one path of the job format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from windtunnel.errors import Fault, MissingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windtunnel.job.draft import Draft
+    from windtunnel.job.job import Job
+
+JobSource = Annotated[str | None, Parameter(help="A job file, - for stdin, or nothing when flags say it all.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFlags:
+    """Values that are stronger than the job file; those not given are None."""
+
+    set: Annotated[
+        list[str] | None, Parameter(negative="", metavar="KEY=VALUE", help="Any job path; may be repeated.")
+    ] = None
+    scale_batch: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="Keep the batch per replica when the number of replicas changes."
+        ),
+    ] = False
+    model: Annotated[str | None, Parameter(help="Catalog name, or path of a config.json.")] = None
+    accelerator: Annotated[str | None, Parameter(help="Catalog name of the accelerator.")] = None
+    num_accelerators: Annotated[int | None, Parameter(help="Accelerators of the whole job.")] = None
+    accelerators_per_node: Annotated[int | None, Parameter(help="Accelerators of one node.")] = None
+    framework: Annotated[str | None, Parameter(help="Training framework.")] = None
+    date: Annotated[str | None, Parameter(help="Year and month of the software that runs, as 2026-03.")] = None
+    tp: Annotated[int | None, Parameter(help="Tensor parallel degree.")] = None
+    cp: Annotated[int | None, Parameter(help="Context parallel degree.")] = None
+    pp: Annotated[int | None, Parameter(help="Pipeline parallel degree.")] = None
+    ep: Annotated[int | None, Parameter(help="Expert parallel degree.")] = None
+    etp: Annotated[int | None, Parameter(help="Expert tensor parallel degree.")] = None
+    schedule: Annotated[str | None, Parameter(help="Pipeline schedule.")] = None
+    virtual_stages: Annotated[int | None, Parameter(help="Chunks per pipeline stage.")] = None
+    micro_batch_size: Annotated[int | None, Parameter(help="Sequences per data-parallel rank and micro-batch.")] = None
+    global_batch_size: Annotated[int | None, Parameter(help="Sequences per step.")] = None
+    sequence_length: Annotated[int | None, Parameter(help="Tokens per sequence.")] = None
+    strategy: Annotated[str | None, Parameter(help="Sharding: ddp, zero1, zero2, zero3, fsdp, hsdp.")] = None
+    precision: Annotated[str | None, Parameter(help="Compute precision, as bf16 or fp8_blockwise.")] = None
+    recompute: Annotated[str | None, Parameter(help="Recompute policy.")] = None
+    optimizer: Annotated[str | None, Parameter(help="Optimizer.")] = None
+
+
+NO_FLAGS = JobFlags()
+
+PATHS = {
+    "model": "model",
+    "accelerator": "cluster.accelerator",
+    "num_accelerators": "cluster.num_accelerators",
+    "accelerators_per_node": "cluster.accelerators_per_node",
+    "framework": "software.framework",
+    "date": "software.date",
+    "tp": "plan.parallel.tp",
+    "cp": "plan.parallel.cp",
+    "pp": "plan.parallel.pp",
+    "ep": "plan.parallel.ep",
+    "etp": "plan.parallel.etp",
+    "schedule": "plan.pipeline.schedule",
+    "virtual_stages": "plan.pipeline.virtual_stages",
+    "micro_batch_size": "plan.batch.micro_batch_size",
+    "global_batch_size": "plan.batch.global_batch_size",
+    "sequence_length": "plan.batch.sequence_length",
+    "strategy": "plan.sharding.strategy",
+    "precision": "plan.precision.compute",
+    "recompute": "plan.recompute.policy",
+    "optimizer": "plan.optimizer",
+}
+"""Flag to job path."""
+
+
+def given(flags: JobFlags) -> dict[str, Any]:
+    """The flags a user typed, by job path."""
+    values = {field.name: getattr(flags, field.name) for field in fields(flags)}
+    return {path: values[name] for name, path in PATHS.items() if values[name] is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job as asked for: the source, read once, and the changes of the command line laid over it."""
+
+    source: Mapping[str, Any]
+    folder: Path
+    changes: Mapping[str, object]
+    scale_batch: bool
+
+    def load(self, further: Mapping[str, object] | None = None) -> Job:
+        """The legal job, with ``further`` values by job path on top. Raises WindtunnelError."""
+        from windtunnel.catalog.jobs import load_job
+
+        return load_job(
+            self.source, set={**self.changes, **(further or {})}, scale_batch=self.scale_batch, base_dir=self.folder
+        )
+
+    def draft(self) -> Draft:
+        """The job before legality is asked. Raises FormatError and MissingError only."""
+        from windtunnel.catalog.jobs import load_draft
+
+        return load_draft(self.source, set=self.changes, scale_batch=self.scale_batch, base_dir=self.folder)
+
+
+def request(source: str | None, flags: JobFlags) -> Request:
+    """What a command line asks for. Raises FormatError and MissingError."""
+    from windtunnel.catalog.jobs import read_source
+    from windtunnel.catalog.overrides import parse_overrides
+
+    changes = {**given(flags), **parse_overrides(flags.set or ())}
+    if source is None and not changes:
+        remedy = "name a job file, - for stdin, or flags such as --model and --accelerator"
+        raise MissingError(Fault("JOB", "", "no job was given", remedy))
+    mapping, folder = read_source(source)
+    return Request(mapping, folder, changes, flags.scale_batch)

@@ -1,0 +1,82 @@
+"""``windtunnel schedule``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from windtunnel.cli.output import DEFAULT, Output, console, print_json
+from windtunnel.errors import Fault, FormatError
+
+if TYPE_CHECKING:
+    from windtunnel.schedule.action import Order
+    from windtunnel.step.timeline import ChunkDurations
+
+
+def schedule(
+    name: Annotated[str, Parameter(help="A schedule; windtunnel list schedules names them.")],
+    /,
+    *,
+    stages: Annotated[int, Parameter(help="Pipeline stages.")],
+    microbatches: Annotated[int, Parameter(help="Micro-batches of one step.")],
+    virtual_stages: Annotated[int, Parameter(help="Chunks per stage.")] = 1,
+    forward: Annotated[float, Parameter(help="Seconds of a whole stage's forward for one micro-batch.")] = 1.0,
+    backward_input: Annotated[float, Parameter(help="Seconds of its backward for the inputs.")] = 1.0,
+    backward_weight: Annotated[float, Parameter(help="Seconds of its backward for the weights.")] = 1.0,
+    p2p: Annotated[float, Parameter(help="Seconds between two ranks.")] = 0.0,
+    memory_cap: Annotated[int | None, Parameter(help="Most micro-batches in flight, where the schedule asks.")] = None,
+    microbatch_group_size: Annotated[int | None, Parameter(help="Micro-batches a chunk takes at a stretch.")] = None,
+    orders: Annotated[str | None, Parameter(help="A file with the orders of schedule --json, for custom.")] = None,
+    output: Output = DEFAULT,
+) -> int:
+    """One pipeline schedule on its own: makespan, bubble and in-flight micro-batches, drawn or as JSON."""
+    from windtunnel.report.schedule import schedule_document, schedule_text
+    from windtunnel.schedule.in_flight import peak_in_flight
+    from windtunnel.schedule.registry import build_order
+    from windtunnel.step.timeline import execute
+
+    seconds = _checked(forward=forward, backward_input=backward_input, backward_weight=backward_weight, p2p=p2p)
+    rows = _orders(orders) if orders else None
+    order = build_order(name, stages, microbatches, virtual_stages, microbatch_group_size, memory_cap, rows)
+    timeline = execute(order, _durations(order, *seconds[:3]), seconds[3])
+    document = schedule_document(timeline, peak_in_flight(order), order.name)
+    if output.json:
+        print_json(document)
+        return 0
+    screen = console(output)
+    screen.print(schedule_text(document, timeline, screen.width))
+    return 0
+
+
+def _durations(order: Order, forward: float, backward_input: float, backward_weight: float) -> list[ChunkDurations]:
+    """Each chunk lasts its share of a stage."""
+    from windtunnel.step.timeline import ChunkDurations
+
+    share = 1 / order.virtual_stages
+    chunk = ChunkDurations(forward * share, backward_input * share, backward_weight * share)
+    return [chunk] * order.num_chunks
+
+
+def _checked(**seconds: float) -> list[float]:
+    rule, remedy = "a duration is finite and not negative", "give seconds, 0 or more"
+    faults = [
+        Fault(f"--{name.replace('_', '-')}", str(value), rule, remedy)
+        for name, value in seconds.items()
+        if not 0 <= value < float("inf")
+    ]
+    if faults:
+        raise FormatError(faults)
+    return list(seconds.values())
+
+
+def _orders(path: str) -> list[list[str]]:
+    """The ``orders`` of a file written by ``schedule --json``, or a bare list of rows. Raises FormatError."""
+    from windtunnel.catalog.files import JOB_LIMIT, read_yaml
+
+    content = read_yaml(path, limit_bytes=JOB_LIMIT)
+    rows = content.get("orders") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        rule = "a file of orders holds one list of actions per rank"
+        raise FormatError(Fault(path, "", rule, "write it like the orders of windtunnel schedule 1f1b --json"))
+    return [[str(action) for action in row] for row in rows]

@@ -1,0 +1,90 @@
+"""``windtunnel validate``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
+from windtunnel.errors import Fault, FormatError, MissingError
+
+if TYPE_CHECKING:
+    from windtunnel.job.record import Record
+    from windtunnel.records.validate import Checked
+
+PROCESSES = 2
+ALONE = 50
+"""Up to so many records one process is faster than starting another."""
+
+
+def validate(
+    *records: Annotated[str, Parameter(help="Files of ground-truth records.")],
+    group_by: Annotated[
+        list[str] | None, Parameter(negative="", help="A job path: one more group per value; may be repeated.")
+    ] = None,
+    against: Annotated[
+        str | None, Parameter(help="A file written by validate --json; exit 1 if any figure became worse.")
+    ] = None,
+    output: Output = DEFAULT,
+) -> int:
+    """Projections against measured runs: errors by group, order within series, verdicts against outcomes."""
+    from windtunnel.catalog.records import load_records
+    from windtunnel.records.against import regressions
+    from windtunnel.records.validate import grouped, summarise
+    from windtunnel.report.validate import regressions_text, validate_document, validate_text
+
+    if not records:
+        raise MissingError(Fault("RECORDS", "", "no file of records was given", "name one or more files"))
+    earlier = _table(against) if against else None
+    loaded = load_records(records)
+    checked = _with_progress(_checked(loaded), len(loaded), output)
+    paths = group_by or ()
+    validation = summarise([grouped(found, record, paths) for found, record in zip(checked, loaded, strict=True)])
+    document = validate_document(validation)
+    worse = regressions(earlier, document) if earlier is not None else ()
+    if output.json:
+        print_json(document)
+        sys.stderr.writelines(f"worse: {item.figure} {item.before:.4f} → {item.after:.4f}\n" for item in worse)
+    else:
+        print_screen(validate_text(document), output)
+        if earlier is not None:
+            print_screen(regressions_text([(item.figure, item.before, item.after) for item in worse]), output)
+    return 1 if worse else 0
+
+
+def _checked(records: Sequence[Record]) -> Iterator[Checked]:
+    """Every record projected and compared, in order; two processes share many records."""
+    from windtunnel.records.validate import check_record
+
+    if len(records) <= ALONE:
+        yield from map(check_record, records)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        yield from pool.map(check_record, records, chunksize=8)
+
+
+def _with_progress(checked: Iterable[Checked], total: int, output: Output) -> list[Checked]:
+    """All of them, with a bar on stderr where a person watches."""
+    if output.quiet or not sys.stderr.isatty():
+        return list(checked)
+    from rich.console import Console
+    from rich.progress import track
+
+    screen = Console(stderr=True, no_color=output.no_color)
+    return list(track(checked, "projecting", total=total, console=screen, transient=True))
+
+
+def _table(path: str) -> Mapping[str, Any]:
+    """An earlier document of ``validate --json``. Raises FormatError and MissingError."""
+    from windtunnel.catalog.files import RECORDS_LIMIT, parse_json, read_text
+
+    document = parse_json(read_text(path, RECORDS_LIMIT), path)
+    if not isinstance(document, dict) or not {"groups", "series", "fits"} <= document.keys():
+        rule = "a table is what windtunnel validate --json prints"
+        raise FormatError(Fault(path, "", rule, "write one with windtunnel validate RECORDS --json"))
+    return document

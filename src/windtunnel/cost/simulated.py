@@ -1,0 +1,103 @@
+"""The simulated cost source: every op priced from the accelerator's data sheet and measured efficiencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
+from windtunnel.cost.collectives.placement import Placement, placements
+from windtunnel.cost.collectives.ring import all_reduce, gather, link, nic
+from windtunnel.cost.kernels.attention import attention, scan
+from windtunnel.cost.kernels.gemm import gemm, grouped_gemm
+from windtunnel.cost.kernels.stream import stream
+from windtunnel.cost.source import OpCost
+from windtunnel.job.cluster import Cluster
+from windtunnel.job.constants import Constants
+from windtunnel.job.job import Job
+from windtunnel.job.plan import Parallel
+from windtunnel.job.software import Software
+from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, RingExchange, Scan, Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSource:
+    """Prices ops for one job's cluster, software and group placement."""
+
+    cluster: Cluster
+    software: Software
+    parallel: Parallel
+    constants: Constants
+    sinks: bool
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        return _placements(self.parallel, self.cluster)
+
+    def cost(self, op: Op) -> OpCost:
+        """Seconds of one execution of ``op`` alone on the device. Raises TypeError for an op kind it does not know."""
+        accelerator, constants = self.cluster.accelerator, self.constants
+        match op:
+            case Gemm():
+                return gemm(op, accelerator, constants.gemm)
+            case GroupedGemm():
+                return grouped_gemm(
+                    op, accelerator, constants.gemm, fuser=self.software.cuda_graphs == "full_iteration"
+                )
+            case Attention():
+                return attention(op, accelerator, self.software, constants.attention)
+            case Stream():
+                return stream(op, accelerator, constants.stream, sinks=self.sinks)
+            case Scan():
+                return scan(op, accelerator, constants.attention)
+            case Collective():
+                return OpCost(self.collective(op.collective, op.size, self.placements[op.group]), "network")
+            case ExpertExchange():
+                return OpCost(self._exchange(op), "network")
+            case RingExchange():
+                return OpCost(self.ring_step(op.size), "network")
+        raise TypeError(f"no price for op {type(op).__name__}")
+
+    def collective(self, kind: str, size: float, placement: Placement) -> float:
+        """Seconds of a collective of ``size`` bytes (full, gathered size) over a placed group."""
+        if kind == "all_reduce":
+            return all_reduce(size, placement, self.cluster, self.constants.collective)
+        if kind == "all_to_all":
+            return all_to_all(size, placement, self.cluster, self.constants.collective, self.constants.expert)
+        return gather(size, placement, self.cluster, self.constants.collective)
+
+    def ring_step(self, size: float) -> float:
+        """One hop of a context-parallel ring: the slowest edge decides."""
+        constants = self.constants.collective
+        if self.placements["cp"].crosses:
+            fixed = constants.ring_inter_latency + self.cluster.scale_out.latency
+            return size / (constants.ring_inter_bandwidth * nic(self.cluster)) + fixed
+        return size / (constants.p2p_bandwidth * link(self.cluster))
+
+    def transfer(self, size: float, placement: Placement) -> float:
+        """Send ``size`` bytes to a neighbour of a group, on its real tier."""
+        constants = self.constants.collective
+        if placement.crosses:
+            fixed = constants.p2p_latency + self.cluster.scale_out.latency
+            return size / (constants.p2p_bandwidth * nic(self.cluster)) + fixed
+        return size / (constants.p2p_bandwidth * link(self.cluster)) + constants.p2p_latency
+
+    def _exchange(self, op: ExpertExchange) -> float:
+        group = self.placements["ep"]
+        return expert_exchange(op, group, self.cluster, self.constants.collective, self.constants.expert)
+
+
+@lru_cache(maxsize=4096)
+def _placements(parallel: Parallel, cluster: Cluster) -> dict[str, Placement]:
+    return placements(parallel, cluster)
+
+
+def simulated_source(job: Job) -> SimulatedSource:
+    """The simulated source of a job."""
+    return SimulatedSource(
+        cluster=job.cluster,
+        software=job.software,
+        parallel=job.plan.parallel,
+        constants=job.constants,
+        sinks=job.model.attention_sinks,
+    )

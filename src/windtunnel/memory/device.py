@@ -1,0 +1,30 @@
+"""From allocated bytes to what the driver shows: the allocator's reserve, context, communicators."""
+
+from __future__ import annotations
+
+from windtunnel.job.job import Job
+
+
+def reserved_ratio(job: Job) -> float:
+    """Allocator reserved over allocated; a compiled XLA program allocates exactly what it uses."""
+    return 1.0 if job.cluster.accelerator.is_tpu else job.software.traits.reserved_ratio
+
+
+def overhead_terms(job: Job) -> tuple[float, float]:
+    """Bytes outside the allocator as (share of the allocated bytes, fixed bytes).
+
+    AMD: published device readings exceed the allocator by a share and a constant that also absorb RCCL and dispatcher
+    buffers; NVIDIA: a context, and one communicator per group of more than one rank.
+    """
+    memory, accelerator = job.constants.memory, job.cluster.accelerator
+    if accelerator.is_tpu:
+        return 0.0, memory.tpu_overhead
+    if accelerator.vendor == "amd":
+        return memory.rocm_ratio - reserved_ratio(job), memory.rocm_overhead
+    return 0.0, memory.context + communicators(job) * memory.communicator
+
+
+def communicators(job: Job) -> int:
+    """Process groups of more than one rank."""
+    p = job.plan.parallel
+    return sum(size > 1 for size in (p.tp, p.cp, p.pp, p.dp, p.ep, p.etp))

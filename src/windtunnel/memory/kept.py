@@ -1,0 +1,144 @@
+"""Kept tensors of one chunk and the extra a backward needs while it runs, for one micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windtunnel.job.job import Job
+from windtunnel.job.plan import Chunk
+from windtunnel.ops.chunk import Unit, lower_unit, unit_parameters, unit_weights, units
+from windtunnel.ops.context import Context, context
+from windtunnel.ops.embedding import padded_vocab
+from windtunnel.ops.layer import kept_bytes
+from windtunnel.ops.moe import routed_rows
+
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptChunk:
+    """Bytes of one chunk for one micro-batch.
+
+    ``activations`` and ``dispatcher`` live from F to W; ``logits`` from the loss to the start of its backward;
+    ``loss_peak`` is what the loss holds beyond ``logits`` at its worst; ``backward`` and ``recompute`` are the largest
+    passing needs of one layer, the latter with its re-executed activations; ``offloaded`` waits in host memory.
+    """
+
+    activations: float
+    dispatcher: float
+    logits: float
+    loss_peak: float
+    backward: float
+    recompute: float
+    offloaded: float
+
+
+def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
+    """Walk the units of a chunk; each layer keeps what its own recompute policy leaves."""
+    ctx = context(job)
+    activations = dispatcher = backward = recompute = offloaded = 0.0
+    share = job.plan.offload.activations
+    for unit, occurrences in units(job, chunk):
+        ops = lower_unit(job, unit)
+        kept, sent = kept_bytes(ops, unit.recompute)
+        stays = 1 - share if unit.layer is not None else 1.0
+        activations += occurrences * kept * stays
+        dispatcher += occurrences * sent * stays
+        offloaded += occurrences * (kept + sent) * (1 - stays)
+        passing = _layer_backward(job, unit, ctx)
+        backward = max(backward, passing)
+        if unit.recompute & {"full", "per_op"}:
+            recompute = max(recompute, passing + sum(kept_bytes(ops, NONE)) - kept - sent)
+    kept_logits, peak_logits = _logits(job, chunk, ctx)
+    return KeptChunk(
+        activations=activations,
+        dispatcher=dispatcher,
+        logits=kept_logits,
+        loss_peak=peak_logits,
+        backward=backward,
+        recompute=recompute,
+        offloaded=offloaded,
+    )
+
+
+def _layer_backward(job: Job, unit: Unit, ctx: Context) -> float:
+    """Gradient of the widest tensor, two hidden gradients, the gathered input; the down-projection's input is free."""
+    model, layer = job.model, unit.layer
+    if layer is None:
+        return 0.0
+    h, t = model.hidden_size, ctx.tokens
+    hidden = 2 * ctx.width * t * h / ctx.sp
+    gathered = ctx.width * t * h if ctx.sp > 1 else 0.0
+    gates = 2 if model.gated else 1
+    if layer.feed_forward == "moe" and model.moe is not None:
+        rows, width = routed_rows(model.moe, ctx), model.moe.moe_intermediate_size / ctx.etp
+        return hidden + gathered + ctx.width * rows * ((gates - 1) * width + h)
+    return hidden + gathered + ctx.width * t * (gates - 1) * layer.intermediate_size / ctx.tp
+
+
+def _logits(job: Job, chunk: Chunk, ctx: Context) -> tuple[float, float]:
+    """Bytes kept, and bytes more at the peak, of the loss; each MTP depth keeps its own logits."""
+    if not chunk.head:
+        return 0.0, 0.0
+    traits, loss = job.software.traits, job.plan.loss
+    logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
+    kept, peak = traits.loss_kept_bytes, traits.loss_peak_bytes
+    if loss.implementation in ("te", "liger"):
+        kept, peak = 2.0, 2.0  # in place: bf16 logits become their own gradient
+    elif loss.implementation == "chunked":
+        kept, peak = peak / CHUNKS, peak / CHUNKS
+    elif loss.fused_cross_entropy:
+        kept, peak = traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes
+    depths = 1 + chunk.num_mtp_layers
+    return kept * logits * depths, max(0.0, peak - kept) * logits
+
+
+CHUNKS = 8
+"""Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
+
+
+def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, and the head's."""
+    if not job.software.traits.weight_gradient_placeholders or job.software.transformer_impl != "te":
+        return 0.0
+    parallel = job.plan.parallel
+    shapes: set[float] = set()
+    head = 0.0
+    for chunk in chunks:
+        for unit, _ in units(job, chunk):
+            if unit.kind == "head":
+                head = 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
+            elif unit.layer is not None:
+                shapes |= _matrix_sizes(job, unit)
+    return 2 * sum(shapes) + head
+
+
+def _matrix_sizes(job: Job, unit: Unit) -> set[float]:
+    """Local element counts of the matrices Transformer Engine multiplies; query, key and value are one matrix."""
+    parallel = job.plan.parallel
+    projection, sizes = 0.0, set()
+    for weight in unit_weights(job, unit):
+        if weight.cols == 1 or weight.module in ("router", "norm"):
+            continue
+        divided = {"tp": parallel.tp, "expert": parallel.etp, "vocab": parallel.tp}.get(weight.shard, 1)
+        size = weight.rows * weight.cols / divided
+        if weight.module == "attention" and weight.name in ("query", "key", "value"):
+            projection += size
+        else:
+            sizes.add(size)
+    return sizes | ({projection} if projection else set())
+
+
+def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """Two gathered layers, the gradient of one on its way to its shards, and the root group of embedding and head."""
+    plan = job.plan
+    if not plan.sharding.shards_parameters:
+        return 0.0
+    layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
+    root = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is None]
+    largest = max((unit_parameters(job, unit).total for unit in layers), default=0.0)
+    ends = sum(unit_parameters(job, unit).total for unit in root)
+    reduce = {"fp32": 4.0}.get(plan.precision.grad_reduce, 2.0)
+    if plan.parallel.pp > 1 and job.software.traits.unsharded_under_pipeline:
+        return reduce * largest
+    return 2 * 2.0 * largest + reduce * largest + 2.0 * ends

@@ -1,0 +1,132 @@
+"""What a stage holds at each moment that could be its peak, apart from data-parallel sharding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from windtunnel.job.job import Job
+from windtunnel.job.plan import Overlap
+from windtunnel.memory.breakdown import Moment
+from windtunnel.memory.kept import KeptChunk, fsdp_buffers, kept_chunk, placeholder_bytes
+from windtunnel.ops.chunk import LocalParameters, chunk_parameters
+from windtunnel.schedule.in_flight import peaks
+from windtunnel.schedule.registry import build_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Bytes alive at one moment on top of the static state."""
+
+    moment: Moment
+    in_flight: float
+    activations: float
+    dispatcher: float
+    logits: float
+    passing: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStructure:
+    """Parameters of a stage and its candidate moments; ``resident`` bytes live through all of them."""
+
+    parameters: LocalParameters
+    candidates: tuple[Candidate, ...]
+    resident: float
+    offloaded: float
+
+
+def structures(job: Job) -> tuple[StageStructure, ...]:
+    """One structure a pipeline stage, by walking the schedule's order. Raises LegalityError if it does not apply."""
+    return _structures(stripped(job))
+
+
+def stripped(job: Job) -> Job:
+    """The job without what leaves a stage's structure alone: replicas, shard size, overlap, origins."""
+    plan = job.plan
+    return Job(
+        model=job.model,
+        cluster=replace(job.cluster, num_accelerators=1),
+        software=job.software,
+        constants=job.constants,
+        plan=replace(
+            plan,
+            parallel=replace(plan.parallel, dp=1),
+            batch=replace(plan.batch, global_batch_size=plan.num_microbatches * plan.batch.micro_batch_size),
+            sharding=replace(plan.sharding, shard_size=1),
+            overlap=Overlap(),
+        ),
+    )
+
+
+@lru_cache(maxsize=2048)
+def _structures(job: Job) -> tuple[StageStructure, ...]:
+    plan = job.plan
+    order = build_order(
+        plan.pipeline.schedule,
+        plan.parallel.pp,
+        plan.num_microbatches,
+        plan.pipeline.virtual_stages,
+        microbatch_group_size=plan.pipeline.microbatch_group_size,
+        orders=plan.pipeline.orders,
+    )
+    layout = plan.pipeline.layout
+    kept = [kept_chunk(job, chunk) for chunk in layout]
+    result = []
+    for held, vectors in zip(order.placement, peaks(order), strict=True):
+        chunks = tuple(layout[index] for index in held)
+        parameters = LocalParameters(0.0, 0.0)
+        for chunk in chunks:
+            parameters += chunk_parameters(job, chunk)
+        own = tuple(kept[index] for index in held)
+        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages)]
+        result.append(
+            StageStructure(
+                parameters=parameters,
+                candidates=(*candidates, OPTIMIZER),
+                resident=placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job),
+                offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
+            )
+        )
+    return tuple(result)
+
+
+def _candidates(own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int) -> list[Candidate]:
+    """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk."""
+    pairs = tuple(zip(alive, own, strict=True))
+    activations = sum(n * k.activations for n, k in pairs)
+    dispatcher = sum(n * k.dispatcher for n, k in pairs)
+    logits = sum(n * k.logits for n, k in pairs)
+    # The chunk that computes a loss frees one micro-batch's logits before its first layer runs backward.
+    waiting = sum(max(0, n - 1) * k.logits for n, k in pairs)
+
+    def at(moment: Moment, logits: float, passing: float) -> Candidate:
+        return Candidate(
+            moment=moment,
+            in_flight=sum(alive) / virtual_stages,
+            activations=activations,
+            dispatcher=dispatcher,
+            logits=logits,
+            passing=passing,
+        )
+
+    found = [at("backward", waiting, max(k.backward for k in own))]
+    if any(k.recompute for k in own):
+        found.append(at("recompute", waiting, max(k.recompute for k in own)))
+    loss = max(k.loss_peak for k in own)
+    if logits or loss:
+        found.append(at("loss", logits + loss, 0.0))
+    return found
+
+
+OPTIMIZER = Candidate(moment="optimizer", in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=0.0)
+
+
+def workspace(job: Job) -> float:
+    """Library workspaces inside the allocator, by architecture and kind of layers."""
+    memory, accelerator = job.constants.memory, job.cluster.accelerator
+    if accelerator.is_tpu:
+        return 0.0
+    if accelerator.architecture in ("volta", "ampere", "ada"):
+        return memory.workspace_old
+    return memory.workspace_moe if job.model.is_moe else memory.workspace

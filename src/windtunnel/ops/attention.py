@@ -1,0 +1,162 @@
+"""Softmax attention with query, key and value heads (MHA, GQA, MQA), tensor and context parallel."""
+
+from __future__ import annotations
+
+from windtunnel.job.model import LayerSpec, ModelSpec
+from windtunnel.ops.context import Context
+from windtunnel.ops.linear import enter_region, leave_region, linear, stream
+from windtunnel.ops.norm import norm, residual
+from windtunnel.ops.op import Attention, Collective, Kept, Op, Phase, RingExchange
+
+CORE = frozenset({"core_attn"})
+
+
+def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...]:
+    """Norm, q/k/v projection, rotary embedding, core attention, output projection, residual."""
+    h, d = model.hidden_size, layer.head_dim
+    q = model.num_attention_heads * d / ctx.tp
+    kv = max(layer.num_key_value_heads, ctx.tp) * d / ctx.tp
+    gate = q if model.variant.attention_gate else 0.0
+    values = 0.0 if model.variant.key_is_value and layer.window is None else kv
+    return (
+        *norm(model, ctx, "attention_norm", layer_input=True),
+        *enter_region("attention_in", ctx, h),
+        *linear("qkv", ctx, ctx.tokens, q + gate + kv + values, h, keeps=_kept_projection(model, ctx, q, kv, gate)),
+        *_rotary(model, ctx, q, kv),
+        *core_attention(
+            model,
+            layer,
+            ctx,
+            heads=model.num_attention_heads / ctx.tp,
+            qk_dim=d,
+            v_dim=d,
+            kv_width=2 * kv,
+            keeps=_kept_core(model, ctx, q, kv),
+        ),
+        *linear("attention_out", ctx, ctx.tokens, h, q),
+        *leave_region("attention_out", ctx, h),
+        *residual(model, ctx, "attention_residual"),
+    )
+
+
+def _rotary(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Op, ...]:
+    """Split the projection (read and write it once) and rotate q and k (read and write each once)."""
+    rotated = 2 * (q + kv) if model.position == "rope" else 0.0
+    split = q + 2 * kv
+    extra = 2 * q * (model.qk_norm and model.variant.qk_norm_width != "weightless")
+    return stream("rope", ctx, ctx.tokens * (rotated + split + extra), ctx.tokens * (rotated + split + 2 * q + extra))
+
+
+def core_attention(
+    model: ModelSpec,
+    layer: LayerSpec,
+    ctx: Context,
+    *,
+    heads: float,
+    qk_dim: int,
+    v_dim: int,
+    kv_width: float,
+    keeps: tuple[Kept, ...],
+) -> tuple[Op, ...]:
+    """The score and value products with whatever context parallelism moves round them.
+
+    ``kv_width`` is the local key plus value width in elements a token.
+    """
+    modules = CORE
+
+    def core(phase: Phase) -> Attention:
+        return Attention(
+            name="core_attention",
+            phase=phase,
+            batch=ctx.micro_batch_size,
+            heads=heads,
+            sequence=ctx.sequence_length,
+            qk_dim=qk_dim,
+            v_dim=v_dim,
+            context=ctx.cp,
+            window=layer.window,
+            fused=ctx.fused_attention,
+            sinks=model.attention_sinks,
+            fp8=ctx.fp8_attention,
+            modules=modules,
+            keeps=keeps if phase == "F" else (),
+        )
+
+    return (core("F"), core("B"), *context_exchange(ctx, heads * (qk_dim + v_dim), kv_width))
+
+
+def context_exchange(ctx: Context, query_width: float, kv_width: float) -> tuple[Op, ...]:
+    """What a context-parallel group moves: blocks round a ring, one gather, or heads against tokens."""
+    if ctx.cp == 1:
+        return ()
+    kind = ctx.context_parallel.kind
+    block = ctx.tokens * kv_width * ctx.width
+    if kind == "ring":
+        return (
+            RingExchange(name="kv_ring", phase="F", size=block, hops=ctx.cp - 1, modules=CORE),
+            RingExchange(name="kv_ring", phase="B", size=2 * block, hops=ctx.cp - 1),
+        )
+    if kind == "all_gather":
+        full = block * ctx.cp
+        return (
+            Collective(name="kv_gather", phase="F", collective="all_gather", group="cp", size=full, modules=CORE),
+            Collective(name="kv_scatter", phase="B", collective="reduce_scatter", group="cp", size=full),
+        )
+    exchanged = ctx.tokens * (query_width + kv_width) * ctx.width
+    ulysses = tuple(
+        Collective(name="head_exchange", phase=phase, collective="all_to_all", group="cp", size=exchanged)
+        for phase in ("F", "B")
+    )
+    rings = ctx.cp // max(1, ctx.context_parallel.ulysses_size)
+    if kind == "ulysses" or rings <= 1:
+        return ulysses
+    return (
+        *ulysses,
+        RingExchange(name="kv_ring", phase="F", size=block, hops=rings - 1, modules=CORE),
+        RingExchange(name="kv_ring", phase="B", size=2 * block, hops=rings - 1),
+    )
+
+
+def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: float) -> tuple[Kept, ...]:
+    """q, k, v in one mixed buffer; the rotated copies replace it where a fused kernel writes in place."""
+    width, t = ctx.width, ctx.tokens
+    kept = [Kept("qkv", width * t * (q + 2 * kv + gate), frozenset({"per_op"}) if _drops_k(ctx) else frozenset())]
+    if _drops_k(ctx):
+        # torchtitan's selective policy keeps every second matmul: wq and wv survive, wk does not.
+        kept = [
+            Kept("qv", width * t * (q + kv + gate)),
+            Kept("k", width * t * kv, frozenset({"per_op"})),
+        ]
+    rotates_into_copy = model.position == "rope" and (
+        ctx.kept_tensors == "nanotron" or (ctx.kept_tensors == "megatron" and (ctx.cp > 1 or not ctx.fused_attention))
+    )
+    if rotates_into_copy:
+        kept.append(Kept("rotated_qk", width * t * (q + kv), frozenset({"per_op"})))
+    return tuple(kept)
+
+
+def _drops_k(ctx: Context) -> bool:
+    return ctx.kept_tensors == "torchtitan"
+
+
+def _kept_core(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Kept, ...]:
+    return kept_core(ctx, heads=model.num_attention_heads / ctx.tp, out_width=q, expanded=2 * (q - kv))
+
+
+def kept_core(ctx: Context, *, heads: float, out_width: float, expanded: float = 0.0) -> tuple[Kept, ...]:
+    """Attention output with its log-sum-exp, or the scores of an unfused core.
+
+    Unfused: probabilities in the activation's width, with dropout one mask byte and the dropped probabilities more; the
+    local spec keeps an fp32 softmax and expands k and v to all query heads (executed, `saved_tensors`).
+    """
+    out = Kept("attention_out", ctx.width * ctx.tokens * out_width)
+    if ctx.fused_attention:
+        return (out, Kept("log_sum_exp", 4 * ctx.tokens * heads, CORE))
+    scores = ctx.micro_batch_size * heads * ctx.sequence_length**2 / ctx.cp
+    per_score = (4.0 + ctx.width) if ctx.local_spec else ctx.width
+    if ctx.dropout.attention > 0:
+        per_score += 1 + ctx.width
+    kept = [out, Kept("scores", per_score * scores, CORE)]
+    if ctx.local_spec and expanded > 0:
+        kept.append(Kept("expanded_kv", ctx.width * ctx.tokens * expanded, CORE))
+    return tuple(kept)

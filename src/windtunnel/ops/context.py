@@ -1,0 +1,78 @@
+"""What decides the shapes one rank executes: batch, degrees, precision and the kernels of the software."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from windtunnel.dtypes import BYTES, Compute, activation
+from windtunnel.job.job import Job
+from windtunnel.job.plan import ContextParallel, Dropout, Loss, MoePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """``tokens`` = b·s/cp pass through every full-width op of a micro-batch; ``sequence_tokens`` = tokens/tp through
+    the sequence-parallel ones."""
+
+    micro_batch_size: int
+    sequence_length: int
+    tp: int
+    cp: int
+    ep: int
+    etp: int
+    sequence_parallel: bool
+    compute: Compute
+    fused_attention: bool
+    fp8_attention: bool
+    fused_kernels: bool
+    compiled: bool
+    kept_tensors: str
+    local_spec: bool
+    gather_in_fp8: bool
+    moe: MoePlan
+    context_parallel: ContextParallel
+    dropout: Dropout
+    loss: Loss
+
+    @property
+    def tokens(self) -> float:
+        return self.micro_batch_size * self.sequence_length / self.cp
+
+    @property
+    def sp(self) -> int:
+        return self.tp if self.sequence_parallel else 1
+
+    @property
+    def sequence_tokens(self) -> float:
+        return self.tokens / self.sp
+
+    @property
+    def width(self) -> float:
+        """Bytes of one activation element."""
+        return BYTES[activation(self.compute)]
+
+
+def context(job: Job, *, high_precision: bool = False) -> Context:
+    """The context of ``job``; ``high_precision`` for the layers a recipe keeps in bf16."""
+    plan, software = job.plan, job.software
+    return Context(
+        micro_batch_size=plan.batch.micro_batch_size,
+        sequence_length=plan.batch.sequence_length,
+        tp=plan.parallel.tp,
+        cp=plan.parallel.cp,
+        ep=plan.parallel.ep,
+        etp=plan.parallel.etp,
+        sequence_parallel=plan.parallel.sequence_parallel,
+        compute="bf16" if high_precision else plan.precision.compute,
+        fused_attention=software.attention != "unfused",
+        fp8_attention=plan.precision.attention == "fp8",
+        fused_kernels=software.traits.fused_kernels or software.compiled,
+        compiled=software.compiled,
+        kept_tensors=software.traits.kept_tensors,
+        local_spec=software.is_megatron and software.transformer_impl == "local",
+        gather_in_fp8=software.is_megatron and plan.precision.params == "fp8",
+        moe=plan.moe,
+        context_parallel=plan.context_parallel,
+        dropout=plan.dropout,
+        loss=plan.loss,
+    )

@@ -1,0 +1,77 @@
+"""The ends of the model: token embedding, final norm with head and loss, and multi-token-prediction depths."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from windtunnel.job.model import ModelSpec
+from windtunnel.job.software import Software
+from windtunnel.ops.context import Context
+from windtunnel.ops.linear import linear
+from windtunnel.ops.norm import norm
+from windtunnel.ops.op import Collective, Kept, Op, Stream
+
+
+def padded_vocab(model: ModelSpec, software: Software, tp: int) -> int:
+    """Vocabulary padded to the model's or the framework's multiple, times tp where the framework does so."""
+    traits = software.traits
+    step = (model.vocab_multiple or traits.vocab_multiple) * (tp if traits.vocab_multiple_times_tp else 1)
+    return ceil(model.vocab_size / step) * step
+
+
+def embedding(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
+    """Gather rows in forward; accumulate fp32 row gradients in backward. Vocabulary-parallel ranks reduce the result."""
+    h = model.hidden_size
+    ops: tuple[Op, ...] = (
+        Stream(name="embedding", phase="F", kind="embedding", bytes_moved=4 * h * ctx.tokens),
+        Stream(name="embedding", phase="W", kind="embedding", bytes_moved=8 * h * ctx.tokens),
+    )
+    if ctx.tp == 1:
+        return ops
+    size = ctx.tokens * h * ctx.width
+    kind = "reduce_scatter" if ctx.sequence_parallel else "all_reduce"
+    reduce = Collective(name="embedding", phase="F", collective=kind, group="tp", size=size)  # type: ignore[arg-type]
+    gather = Collective(name="embedding", phase="B", collective="all_gather", group="tp", size=size)
+    return (*ops, reduce, *((gather,) if ctx.sequence_parallel else ()))
+
+
+def head(model: ModelSpec, vocab: int, ctx: Context, *, name: str = "head") -> tuple[Op, ...]:
+    """Final norm, logits, cross-entropy; always in the high-precision dtype."""
+    h, local = model.hidden_size, vocab / ctx.tp
+    gather = ctx.tokens * h * ctx.width
+    collectives: tuple[Op, ...] = ()
+    if ctx.tp > 1 and ctx.sequence_parallel:
+        collectives = (
+            Collective(name=name, phase="F", collective="all_gather", group="tp", size=gather),
+            Collective(name=name, phase="B", collective="reduce_scatter", group="tp", size=gather),
+        )
+    elif ctx.tp > 1:
+        collectives = (Collective(name=name, phase="B", collective="all_reduce", group="tp", size=gather),)
+    return (
+        *norm(model, ctx, f"{name}_norm", layer_input=True),
+        *collectives,
+        *linear(f"{name}_logits", ctx, ctx.tokens, local, h, compute="bf16"),
+        *_cross_entropy(ctx, local, name),
+    )
+
+
+def _cross_entropy(ctx: Context, vocab: float, name: str) -> tuple[Op, ...]:
+    """Bytes per local logit: 5 and 4 in one fused kernel; 11 and 8 as cast, max, exp, sum, gather and scale."""
+    fused = ctx.loss.fused_cross_entropy or ctx.loss.implementation in ("te", "liger")
+    forward, backward = (5, 4) if fused else (11, 8)
+    logits = ctx.tokens * vocab
+    return (
+        Stream(name=f"{name}_loss", phase="F", bytes_moved=forward * logits, kernels=1 if fused else 6),
+        Stream(name=f"{name}_loss", phase="B", bytes_moved=backward * logits, kernels=1 if fused else 4),
+    )
+
+
+def mtp_projection(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
+    """An MTP depth joins the hidden state with the next token's embedding: two norms and a 2h → h projection."""
+    h = model.hidden_size
+    joined = ctx.width * ctx.sequence_tokens * 2 * h
+    return (
+        *norm(model, ctx, "mtp_hidden_norm"),
+        *norm(model, ctx, "mtp_embedding_norm"),
+        *linear("mtp_projection", ctx, ctx.sequence_tokens, h, 2 * h, keeps=(Kept("mtp_joined", joined),)),
+    )

@@ -1,0 +1,183 @@
+"""Mixture of experts: router, dispatch, permutation, grouped GEMMs, shared experts, combine."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from windtunnel.job.model import ModelSpec, MoE
+from windtunnel.ops.context import Context
+from windtunnel.ops.feed_forward import kept_activation, matrices
+from windtunnel.ops.linear import casts, enter_region, leave_region, linear, stream
+from windtunnel.ops.norm import norm, residual
+from windtunnel.ops.op import Collective, ExpertExchange, GroupedGemm, Kept, Op, Phase, Stream
+
+WHOLE = frozenset({"moe"})
+ACTIVATION = frozenset({"moe", "moe_act"})
+SHARED = frozenset({"moe", "shared_experts"})
+
+
+def routed_rows(moe: MoE, ctx: Context) -> float:
+    """Token copies the hottest rank's experts process for one micro-batch.
+
+    Balanced: tokens · k spread over ep ranks that each collect from ep peers; expert tensor parallelism gathers etp
+    sequence shards. A capacity factor fixes the rows; otherwise ``imbalance`` loads the hottest rank.
+    """
+    factor = ctx.moe.capacity_factor if ctx.moe.capacity_factor is not None else ctx.moe.imbalance
+    shards = ctx.sp if ctx.tp > 1 else 1
+    return ctx.tokens / shards * moe.num_experts_per_token * ctx.etp * factor
+
+
+def mixture_of_experts(model: ModelSpec, ctx: Context, *, layer_input: bool = False) -> tuple[Op, ...]:
+    """Norm, router, dispatch, experts, combine, shared expert, residual."""
+    moe = model.moe
+    assert moe is not None
+    return (
+        *norm(model, ctx, "mlp_norm", layer_input=layer_input),
+        *_router(model, moe, ctx),
+        *_exchange(model, moe, ctx),
+        *_permutation(model, moe, ctx),
+        *_experts(model, moe, ctx),
+        *_shared(model, moe, ctx),
+        *residual(model, ctx, "mlp_residual"),
+    )
+
+
+def _router(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
+    """A bf16 GEMM, then softmax, top-k, auxiliary loss and counts over fp32 scores of every token and expert."""
+    scores = ctx.sequence_tokens * moe.num_experts * 4
+    router = linear(
+        "router", ctx, ctx.sequence_tokens, moe.num_experts, model.hidden_size, modules=WHOLE, compute="bf16"
+    )
+    kept = (Kept("router_scores", 2 * scores, WHOLE),)
+    return (
+        *router,
+        Stream(name="routing", phase="F", kind="router", bytes_moved=8 * scores, kernels=12, modules=WHOLE, keeps=kept),
+        Stream(name="routing", phase="B", kind="router", bytes_moved=6 * scores, kernels=8),
+    )
+
+
+def _exchange(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
+    """Dispatch and combine in each direction, and the gathers of expert tensor parallelism."""
+    ops: list[Op] = []
+    if ctx.ep > 1:
+        for phase in ("F", "B"):
+            for name in ("dispatch", "combine"):
+                ops.append(
+                    ExpertExchange(
+                        name=name,
+                        phase=phase,
+                        dispatcher=ctx.moe.dispatcher,
+                        tokens=ctx.sequence_tokens,
+                        row_bytes=model.hidden_size * ctx.width,
+                        experts_per_token=moe.num_experts_per_token,
+                        groups_per_token=moe.groups_per_token if (moe.num_groups or 1) > 1 else None,
+                        modules=WHOLE,
+                    )
+                )
+    if ctx.etp > 1:
+        size = routed_rows(moe, ctx) * model.hidden_size * ctx.width
+        ops += [
+            Collective(name="etp_in", phase="F", collective="all_gather", group="etp", size=size, modules=WHOLE),
+            Collective(name="etp_out", phase="F", collective="reduce_scatter", group="etp", size=size, modules=WHOLE),
+            Collective(name="etp_out", phase="B", collective="all_gather", group="etp", size=size),
+            Collective(name="etp_in", phase="B", collective="reduce_scatter", group="etp", size=size),
+        ]
+    return tuple(ops)
+
+
+def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
+    """Permute and un-permute read a token and write its k copies (or the reverse), in both directions; an all-to-all
+    with several local experts also sorts what arrives by expert."""
+    k = moe.num_experts_per_token
+    row = ctx.sequence_tokens * model.hidden_size * ctx.width
+    moved = 2 * (1 + k) * row
+    if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 and moe.num_experts // ctx.ep > 1:
+        moved += 4 * k * row
+    rows = routed_rows(moe, ctx) * model.hidden_size * ctx.width
+    kept = (
+        Kept(
+            "dispatched_rows", rows if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 else 0.0, WHOLE, of="dispatcher"
+        ),
+        Kept("expert_input", rows, WHOLE),
+    )
+    fused = f"permute:{ctx.moe.dispatcher}"
+    return (
+        Stream(name=fused, phase="F", kind="permute", bytes_moved=moved, modules=WHOLE, keeps=kept),
+        Stream(name=fused, phase="B", kind="permute", bytes_moved=moved),
+    )
+
+
+def _experts(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
+    h, width = model.hidden_size, moe.moe_intermediate_size / ctx.etp
+    rows = routed_rows(moe, ctx)
+    up = (2 if model.gated else 1) * width
+    forward, backward = (3, 6) if model.gated else (2, 4)
+    return (
+        *_grouped("expert_up", moe, ctx, rows, up, h),
+        *stream(
+            "expert_activation",
+            ctx,
+            forward * rows * width,
+            backward * rows * width,
+            modules=ACTIVATION,
+            keeps=kept_experts(model, ctx, rows, width),
+        ),
+        *_grouped("expert_down", moe, ctx, rows, h, width),
+    )
+
+
+def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> tuple[Kept, ...]:
+    """Input and output of the expert activation; ``moe_act`` recomputes the output from the input."""
+    if ctx.kept_tensors == "torchtitan":
+        scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, WHOLE)
+        return (*kept_activation(ctx, rows, width, gated=model.gated, modules=WHOLE), scattered)
+    size = ctx.width * rows * width
+    return (
+        Kept("expert_up", (2 if model.gated else 1) * size, WHOLE),
+        Kept("expert_product", size, ACTIVATION),
+    )
+
+
+def _grouped(name: str, moe: MoE, ctx: Context, rows: float, n: float, k: float) -> tuple[Op, ...]:
+    """Local experts as one batch of equal GEMMs; their weight gradients accumulate in fp32 every micro-batch."""
+    groups = max(1, moe.num_experts // ctx.ep)
+    padded = ctx.moe.capacity_factor is None
+
+    def gemm(phase: Phase, m: float, width: float, depth: float) -> GroupedGemm:
+        return GroupedGemm(
+            name=name,
+            phase=phase,
+            groups=groups,
+            m=m,
+            n=width,
+            k=depth,
+            compute=ctx.compute,
+            accumulates_fp32=phase == "W",
+            padded=padded,
+            grouped=ctx.moe.grouped_gemm,
+            modules=WHOLE if phase == "F" else frozenset(),
+        )
+
+    each = rows / groups
+    return (
+        gemm("F", each, n, k),
+        gemm("B", each, k, n),
+        gemm("W", n, k, each),
+        *casts(name, ctx.compute, rows * k, rows * n, modules=WHOLE),
+    )
+
+
+def _shared(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
+    if not moe.shared_expert_intermediate_size:
+        return ()
+    h = model.hidden_size
+    return (
+        *enter_region("shared_in", ctx, h, modules=SHARED),
+        *matrices(model, moe.shared_expert_intermediate_size / ctx.tp, ctx, modules=SHARED, prefix="shared_expert"),
+        *leave_region("shared_out", ctx, h, modules=SHARED),
+    )
+
+
+def pad_rows(rows: float, multiple: int) -> float:
+    """Rows of one expert after padding to the alignment of its recipe."""
+    return ceil(rows / multiple) * multiple if rows > 0 else 0.0

@@ -1,0 +1,126 @@
+"""Many jobs at once: structure scalar and cached, sums and bounds on numpy arrays through ``compose``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.cost.simulated import simulated_source
+from windtunnel.job.job import Job
+from windtunnel.memory.device import overhead_terms, reserved_ratio
+from windtunnel.memory.states import ByteRates, byte_rates, shard_sizes, states
+from windtunnel.memory.structure import Candidate, structures
+from windtunnel.projection import compose
+from windtunnel.schedule.action import Order
+from windtunnel.step.step import StepCosts, job_order, step_costs
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One entry a job: peak bytes of its worst stage, a lower bound and an estimate of its step time in seconds."""
+
+    peak_allocated: Floats
+    peak_device: Floats
+    step_time_bound: Floats
+    step_time_estimate: Floats
+
+
+def batch(jobs: Sequence[Job]) -> Batch:
+    """Memory, bound and estimate of legal jobs. Memory equals ``project``; the bound never exceeds its step time.
+
+    Raises LegalityError where a schedule does not apply.
+    """
+    allocated, device = _memory(jobs)
+    bound, estimate = _time(jobs)
+    return Batch(peak_allocated=allocated, peak_device=device, step_time_bound=bound, step_time_estimate=estimate)
+
+
+def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
+    """One row per job, stage and candidate moment; the worst row of a job is its peak."""
+    rows, owners, rates = [], [], []
+    for index, job in enumerate(jobs):
+        rate, shards = byte_rates(job), shard_sizes(job)
+        terms = (reserved_ratio(job), *overhead_terms(job), float(job.software.traits.foreach_optimizer))
+        for stage in structures(job):
+            for candidate in stage.candidates:
+                sizes = (stage.parameters.dense, stage.parameters.expert, *shards, stage.resident)
+                rows.append((*sizes, _alive(candidate), float(candidate.moment == "optimizer"), *terms))
+                owners.append(index)
+                rates.append(rate)
+    table = np.array(rows, dtype=np.float64).T
+    dense, expert, dense_shard, expert_shard, resident, alive, optimizer, ratio, share, fixed, foreach = table
+    held: Any = states(dense, expert, dense_shard, expert_shard, _columns(rates))
+    passing = alive + optimizer * foreach * held.weights
+    allocated = compose.allocated(held, resident, passing)
+    device = allocated * ratio + compose.overhead(allocated, share, fixed)
+    return _worst(allocated, owners, len(jobs)), _worst(device, owners, len(jobs))
+
+
+def _alive(candidate: Candidate) -> float:
+    return candidate.activations + candidate.dispatcher + candidate.logits + candidate.passing
+
+
+def _columns(rates: Sequence[ByteRates]) -> ByteRates:
+    """The byte rates of every row, as one ``ByteRates`` of arrays."""
+    columns: dict[str, Any] = {
+        item.name: np.array([getattr(rate, item.name) for rate in rates], dtype=np.float64)
+        for item in fields(ByteRates)
+    }
+    return ByteRates(**columns)
+
+
+def _time(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
+    """One row per job and stage for the bound; the estimate takes the slowest stage and the sum over stages."""
+    bounds, owners, estimates = [], [], []
+    for index, job in enumerate(jobs):
+        order = job_order(job)
+        costs = step_costs(job, simulated_source(job), order)
+        stages = [_stage_seconds(costs, order, rank) for rank in range(order.num_stages)]
+        bounds += [(order.num_microbatches, *stage, costs.jitter) for stage in stages]
+        owners += [index] * len(stages)
+        estimates.append(_estimate_row(costs, order, stages))
+    bound = compose.bound(*np.array(bounds, dtype=np.float64).T)
+    m, slowest, total, p, v, transfer, addition, jitter = np.array(estimates, dtype=np.float64).T
+    pipeline = compose.estimate(m, slowest, total, p, v, transfer)
+    return _worst(bound, owners, len(jobs)), np.asarray(compose.finish(pipeline, addition, jitter))
+
+
+def _stage_seconds(costs: StepCosts, order: Order, rank: int) -> tuple[float, float, float]:
+    """(fill, seconds of a micro-batch, what follows the last one) of one stage."""
+    held = order.placement[rank]
+    each = sum(costs.chunks[index].forward.total + costs.chunks[index].backward for index in held)
+    before = range(min(held))
+    hops = min(held) * costs.transfer
+    fill = sum(costs.chunks[index].forward.total for index in before) + hops
+    after = costs.additions[rank].total
+    if all(action.kind in ("F", "BW") for action in order.actions[rank]):
+        first = next(stage for stage, chunks in enumerate(order.placement) if 0 in chunks)
+        drain = sum(costs.chunks[index].backward for index in before) + hops
+        after = max(after, drain + costs.additions[first].total)
+    return fill, each, after
+
+
+def _estimate_row(costs: StepCosts, order: Order, stages: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
+    seconds = [stage[1] for stage in stages]
+    return (
+        order.num_microbatches,
+        max(seconds),
+        sum(seconds),
+        order.num_stages,
+        order.virtual_stages,
+        costs.transfer,
+        max(added.total for added in costs.additions),
+        costs.jitter,
+    )
+
+
+def _worst(values: Floats, owners: Sequence[int], jobs: int) -> Floats:
+    worst = np.full(jobs, -np.inf)
+    np.maximum.at(worst, np.asarray(owners), values)
+    return worst

@@ -1,0 +1,107 @@
+"""Memory on a screen: the verdict, and each stage at its own peak moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from windtunnel.memory.breakdown import MemoryBreakdown
+from windtunnel.projection.result import Memory, Projection
+from windtunnel.report.figures import gib, number, percent, thousands
+from windtunnel.report.json import warnings_of
+from windtunnel.report.origin import assumed_lines
+from windtunnel.report.tables import table
+from windtunnel.units import human_bytes, human_count
+
+_VERDICT = {"fits": ("FITS", "bold green"), "borderline": ("BORDERLINE", "bold yellow"), "oom": ("OOM", "bold red")}
+_HEADERS = (
+    "stage", "moment", "flight", "weights", "grads", "optim", "activ", "logits", "other", "alloc", "reserv", "device",
+)  # fmt: skip
+MOST_ROWS = 16
+"""Longer pipelines show their ends and their peak."""
+
+
+def memory_text(projection: Projection, largest: Mapping[str, int | None]) -> RenderableType:
+    """The memory half of a projection; ``largest`` are the greatest values that still fit, if asked for."""
+    parameters = projection.parameters
+    return Group(
+        Text.assemble((projection.job.model.name, "bold"), f", {human_count(parameters.total)} parameters"),
+        verdict_line(projection.memory),
+        memory_table(projection.memory),
+        *[_largest_line(name, value) for name, value in largest.items()],
+        *assumed_lines(projection.job.origin),
+        *[Text(f"warning: {warning}", style="yellow") for warning in warnings_of(projection)],
+    )
+
+
+def verdict_line(memory: Memory) -> Text:
+    """The answer first: does it fit, where is the peak, what is left."""
+    word, style = _VERDICT[memory.verdict]
+    peak = memory.peak
+    room = (
+        f"{human_bytes(memory.headroom)} headroom" if memory.headroom >= 0 else f"{human_bytes(-memory.headroom)} short"
+    )
+    return Text.assemble(
+        ("Memory  ", "bold"), (word, style),
+        f"  {human_bytes(peak.device)} of {human_bytes(memory.capacity)} ({percent(peak.device / memory.capacity)}) "
+        f"on stage {peak.stage} in {peak.moment.replace('_', ' ')}, {room}",
+    )  # fmt: skip
+
+
+def memory_table(memory: Memory) -> Table:
+    """GiB by class; equal neighbours share a row, and so do the middle stages of a long pipeline."""
+    title = "Memory of a rank at its peak, GiB"
+    if memory.host > 0:
+        title += f" (and {human_bytes(memory.host)} on the host)"
+    return table(_HEADERS, _rows(memory), left=2, title=title)
+
+
+def _rows(memory: Memory) -> list[list[str]]:
+    merged = _merge_equal([(stage.stage, stage.stage, _cells(stage)) for stage in memory.stages])
+    kept = _ends_and_peak(merged, memory.peak.stage)
+    return [[_span(first, last), *cells] for first, last, cells in kept]
+
+
+def _cells(stage: MemoryBreakdown) -> list[str]:
+    classes = (
+        stage.weights, stage.gradients, stage.master + stage.moments, stage.activations, stage.logits,
+        stage.buffers + stage.dispatcher, stage.allocated, stage.reserved, stage.device,
+    )  # fmt: skip
+    return [stage.moment.replace("gradient_reduction", "reduction"), number(stage.in_flight), *map(gib, classes)]
+
+
+def _merge_equal(rows: Sequence[tuple[int, int, list[str]]]) -> list[tuple[int, int, list[str]]]:
+    merged: list[tuple[int, int, list[str]]] = []
+    for first, last, cells in rows:
+        if merged and merged[-1][2] == cells:
+            merged[-1] = (merged[-1][0], last, cells)
+        else:
+            merged.append((first, last, cells))
+    return merged
+
+
+def _ends_and_peak(rows: list[tuple[int, int, list[str]]], peak: int) -> list[tuple[int, int, list[str]]]:
+    if len(rows) <= MOST_ROWS:
+        return rows
+    ends = {*range(4), *range(len(rows) - 4, len(rows))}
+    kept: list[tuple[int, int, list[str]]] = []
+    for index, row in enumerate(rows):
+        if index in ends or row[0] <= peak <= row[1]:
+            kept.append(row)
+        elif kept[-1][2]:
+            kept.append((row[0], row[1], []))
+        else:
+            kept[-1] = (kept[-1][0], row[1], [])
+    return [(first, last, cells or ["…"]) for first, last, cells in kept]
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _largest_line(name: str, value: int | None) -> Text:
+    answer = "none fits" if value is None else thousands(value) if value >= 100 else str(value)
+    return Text.assemble((f"largest {name.replace('_', ' ')} that fits: ", "bold"), answer)

@@ -1,0 +1,85 @@
+"""A pipeline schedule on its own: the document of ``schedule --json`` and its drawing in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from windtunnel.report.figures import number, percent
+from windtunnel.schedule.action import format_action
+from windtunnel.step.bubble import bubble_fraction
+from windtunnel.step.timeline import Span, Timeline
+
+_COLOUR = {"F": "blue", "B": "green", "W": "yellow", "BW": "green"}
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def schedule_document(timeline: Timeline, in_flight: Sequence[float], name: str) -> dict[str, Any]:
+    """``schedule --json``; the bubble is 1 − busiest rank's work / makespan (the ideal is a rank that never waits)."""
+    order = timeline.order
+    return {
+        "name": name,
+        "stages": order.num_stages,
+        "microbatches": order.num_microbatches,
+        "virtual_stages": order.virtual_stages,
+        "makespan": timeline.makespan,
+        "bubble_fraction": bubble_fraction(timeline),
+        "peak_in_flight": list(in_flight),
+        "orders": [[format_action(action) for action in rank] for rank in order.actions],
+    }
+
+
+def schedule_text(document: dict[str, Any], timeline: Timeline, width: int) -> RenderableType:
+    """One row a rank, time to the right; a digit is the micro-batch (base 36), later chunks of a rank are dimmer."""
+    header = Text.assemble(
+        (document["name"], "bold"),
+        f"  {document['stages']} stages, {document['microbatches']} micro-batches, "
+        f"{document['virtual_stages']} virtual stages\n"
+        f"makespan {number(document['makespan'])}, bubble {percent(document['bubble_fraction'])}, "
+        f"in flight at most {number(max(document['peak_in_flight']))} micro-batches",
+    )
+    margin = len(str(document["stages"])) + 6
+    columns = width - margin - 8
+    rows = [
+        Text.assemble((f"{rank:>{margin - 2}}  ", "dim"), _row(timeline, rank, columns), f"  {number(in_flight):>5}")
+        for rank, in_flight in enumerate(document["peak_in_flight"])
+    ]
+    legend = Text.assemble(
+        ("rank".rjust(margin - 2) + "  ", "dim"), ("F forward ", _COLOUR["F"]), ("B backward ", _COLOUR["B"]),
+        ("W weight gradients ", _COLOUR["W"]), ("· waiting; right: peak in flight", "dim"),
+    )  # fmt: skip
+    return Group(header, Text(), *rows, legend)
+
+
+def _row(timeline: Timeline, rank: int, columns: int) -> Text:
+    """Characters sampled at the middle of equal slices of time."""
+    spans = [span for span in timeline.spans[rank] if span.end > span.start]
+    slices = _columns(timeline, columns)
+    row, position = Text(), 0
+    chunks = sorted({span.chunk for span in spans})
+    for slot in range(slices):
+        moment = (slot + 0.5) * timeline.makespan / slices
+        while position < len(spans) and spans[position].end <= moment:
+            position += 1
+        running = spans[position] if position < len(spans) and spans[position].start <= moment else None
+        row.append(*_cell(running, chunks))
+    return row
+
+
+def _columns(timeline: Timeline, columns: int) -> int:
+    """A whole number of characters per shortest action where that fits, else the full width."""
+    lengths = [span.end - span.start for rank in timeline.spans for span in rank if span.end > span.start]
+    if not lengths:
+        return 1
+    units = round(timeline.makespan / min(lengths))
+    return units * max(1, min(2, columns // units)) if units <= columns else columns
+
+
+def _cell(span: Span | None, chunks: Sequence[int]) -> tuple[str, str]:
+    if span is None:
+        return "·", "dim"
+    shade = "" if chunks.index(span.chunk) % 2 == 0 else " bold"
+    return _DIGITS[span.microbatch % len(_DIGITS)], f"{_COLOUR[span.kind]}{shade} reverse"

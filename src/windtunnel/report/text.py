@@ -1,0 +1,126 @@
+"""One projection on one screen, for a person; at most 100 columns."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from windtunnel.projection.result import Projection
+from windtunnel.report.figures import bar, percent, shown, thousands
+from windtunnel.report.json import FLOPS_CONVENTION, warnings_of
+from windtunnel.report.memory import memory_table, verdict_line
+from windtunnel.report.origin import assumed_lines
+from windtunnel.step.parts import COMMUNICATION, NAMES
+from windtunnel.units import human_count, human_rate, human_seconds
+
+BAR_WIDTH = 40
+
+_COLOUR = {"compute": "green", "recompute": "yellow", "bubble": "red", "optimizer": "blue"}
+
+
+def projection_text(projection: Projection) -> RenderableType:
+    """Verdict, speed, where the time goes, memory by stage, assumptions and warnings."""
+    return Group(
+        title(projection),
+        Text(),
+        verdict_line(projection.memory),
+        *_speed(projection),
+        Text(),
+        *_time(projection),
+        Text(),
+        memory_table(projection.memory),
+        *assumed_lines(projection.job.origin),
+        *warning_lines(warnings_of(projection)),
+    )
+
+
+def title(projection: Projection) -> Text:
+    """What is projected: model and cluster on one line, the plan on the next."""
+    job = projection.job
+    cluster, software, batch = job.cluster, job.software, job.plan.batch
+    layout = job.plan.parallel
+    degrees = [f"{name} {getattr(layout, name)}" for name in ("tp", "cp", "pp", "ep", "etp", "dp")]
+    kept = [text for text in degrees if not text.endswith(" 1")] or ["dp 1"]
+    plan = [*kept, projection.schedule_name, job.plan.sharding.strategy, job.plan.precision.compute]
+    sizes = f"micro-batch {batch.micro_batch_size}, {batch.global_batch_size:,} × {batch.sequence_length:,} tokens"
+    parameters = human_count(projection.parameters.total)
+    return Text.assemble(
+        (job.model.name, "bold"),
+        f" ({parameters} parameters) on {cluster.num_accelerators:,} × {cluster.accelerator.name}, "
+        f"{software.framework} {software.date}\n",
+        (" · ".join([*plan, sizes]), "dim"),
+    )
+
+
+def warning_lines(warnings: list[str]) -> list[Text]:
+    return [Text(f"warning: {warning}", style="yellow") for warning in warnings]
+
+
+def _speed(projection: Projection) -> list[Text]:
+    step = f"{human_seconds(projection.step_time)} a step, {projection.num_microbatches} micro-batches a replica"
+    tokens = (
+        f"{thousands(projection.tokens_per_second)} tokens/s, "
+        f"{thousands(projection.tokens_per_second_per_accelerator)} per accelerator"
+    )
+    flops = human_rate(projection.model_flops_per_second_per_accelerator, "FLOP/s")
+    mfu = f"{percent(projection.mfu)} MFU: {flops} of {human_rate(projection.peak_flops, 'FLOP/s')}"
+    return [
+        Text.assemble(("Speed   ", "bold"), step),
+        Text(f"        {tokens}"),
+        Text(f"        {mfu}, attention counted {FLOPS_CONVENTION.replace('_', ' ')}"),
+    ]
+
+
+def _time(projection: Projection) -> list[Text]:
+    parts = {name: getattr(projection.time, name) for name in NAMES}
+    total = projection.step_time or 1.0
+    lines = [Text(f"Where the {human_seconds(projection.step_time)} go", style="bold")]
+    lines += [
+        _time_line(name, seconds, seconds / total) for name, seconds in parts.items() if seconds / total >= 0.0005
+    ]
+    hidden = {group: seconds for group, seconds in projection.hidden_communication.items() if seconds > 0}
+    if hidden:
+        spelled = ", ".join(f"{group} {human_seconds(seconds)}" for group, seconds in hidden.items())
+        lines.append(Text(f"  hidden behind compute: {spelled}", style="dim"))
+    return lines
+
+
+def _time_line(name: str, seconds: float, share: float) -> Text:
+    label = f"exposed {name}" if name in COMMUNICATION else name
+    colour = _COLOUR.get(name, "magenta" if name in COMMUNICATION else "cyan")
+    return Text.assemble(
+        f"  {label:<12}{human_seconds(seconds):>9} {percent(share):>8}  ", (bar(share, BAR_WIDTH), colour)
+    )
+
+
+def elasticity_text(elasticity: tuple[tuple[str, float], ...]) -> RenderableType:
+    """How many percent the step time moves when a figure moves by one percent."""
+    widest = max((len(path) for path, _ in elasticity), default=0)
+    lines = [Text(f"  {path:<{widest}}  {value:+.3f}") for path, value in elasticity]
+    return Group(Text("Percent of step time per percent of", style="bold"), *lines)
+
+
+def explanation_text(projection: Projection) -> RenderableType:
+    """What binds on each stage, which knob helps most, and which assumption matters."""
+    explanation = projection.explanation
+    if explanation is None:
+        return Text()
+    lines = [Text("What binds", style="bold")]
+    lines += [Text(f"  stage {b.stage:<4}{b.term:<28}{percent(b.share):>8}") for b in explanation.binding]
+    lines += [Text("What would help", style="bold")]
+    lines += [_knob_line(dict(knob.changes), knob.step_time, projection.step_time) for knob in explanation.knobs]
+    if not explanation.knobs:
+        lines.append(Text("  no single change that fits makes the step shorter"))
+    if explanation.assumptions:
+        lines.append(Text("Assumptions that matter (share of step time)", style="bold"))
+        lines += [Text(f"  {a.path:<48}{100 * a.effect:+.1f} %") for a in explanation.assumptions]
+    return Group(*lines)
+
+
+def _knob_line(changes: dict[str, object], step_time: float, before: float) -> Text:
+    spelled = ", ".join(f"{path.removeprefix('plan.')} {shown(value)}" for path, value in changes.items())
+    gain = before / step_time - 1
+    return Text.assemble(
+        f"  {spelled:<52}{human_seconds(step_time):>9}  ",
+        (f"{100 * gain:+.1f} % tokens/s", "green" if gain > 0 else "red"),
+    )

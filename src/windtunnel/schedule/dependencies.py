@@ -1,0 +1,200 @@
+"""An order compiled for execution: every action once, its producers, and a sequence in which all inputs are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+from windtunnel.errors import Fault, LegalityError
+from windtunnel.schedule.action import Action, Kind, Order, format_action
+
+KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
+NOWHERE = -1
+PATH = "plan.pipeline.orders"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Actions are nodes, numbered rank by rank in the sequence of the order; rank r owns first[r]..first[r+1]-1.
+
+    ``node``, ``rank``, ``producer``, ``edge`` and ``slot`` are columns of one table, in a topological order:
+    ``producer`` is the node on another rank whose end it waits for (num_nodes where there is none), ``edge`` the lower
+    global chunk of that hop (num_chunks - 1 where there is none), ``slot`` = kind index × num_chunks + global chunk.
+    Waiting for an action of the same rank needs no entry: the sequence of the rank implies it.
+    ``kinds``, ``microbatches`` and ``chunks`` (global) are per rank.
+    """
+
+    num_chunks: int
+    num_nodes: int
+    first: tuple[int, ...]
+    node: tuple[int, ...]
+    rank: tuple[int, ...]
+    producer: tuple[int, ...]
+    edge: tuple[int, ...]
+    slot: tuple[int, ...]
+    kinds: tuple[tuple[Kind, ...], ...]
+    microbatches: tuple[tuple[int, ...], ...]
+    chunks: tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=256)
+def compile_order(order: Order) -> Program:
+    """Compile ``order``, cached.
+
+    Raises LegalityError where an action is missing, doubled or misplaced, and where the order deadlocks (the cycle).
+    """
+    first = tuple(accumulate((len(row) for row in order.actions), initial=0))
+    producers = _producers(order, first)
+    sequence = _topological(order, first, producers)
+    chunks = tuple(
+        tuple([held[action.chunk] for action in row]) for row, held in zip(order.actions, order.placement, strict=True)
+    )
+    return _program(order, first, producers, sequence, chunks)
+
+
+def _program(
+    order: Order,
+    first: tuple[int, ...],
+    producers: list[int],
+    sequence: list[tuple[int, int]],
+    chunks: tuple[tuple[int, ...], ...],
+) -> Program:
+    num_nodes, num_chunks = first[-1], order.num_chunks
+    kinds = tuple(tuple([action.kind for action in row]) for row in order.actions)
+    index = {kind: KINDS.index(kind) * num_chunks for kind in KINDS}
+    flat_kinds = [kind for row in kinds for kind in row]
+    flat_chunks = [chunk for row in chunks for chunk in row]
+    rank_of = [rank for rank, row in enumerate(order.actions) for _ in row]
+    remote = [q if q != NOWHERE and rank_of[q] != rank_of[n] else num_nodes for n, q in enumerate(producers)]
+    # F arrives over the edge below its chunk, B over the edge above it
+    edges = [chunk - 1 if kind == "F" else chunk for kind, chunk in zip(flat_kinds, flat_chunks, strict=True)]
+    nodes = [node for node, _ in sequence]
+    return Program(
+        num_chunks=num_chunks,
+        num_nodes=num_nodes,
+        first=first,
+        node=tuple(nodes),
+        rank=tuple([rank for _, rank in sequence]),
+        producer=tuple([remote[n] for n in nodes]),
+        edge=tuple([edges[n] if remote[n] != num_nodes else num_chunks - 1 for n in nodes]),
+        slot=tuple([index[flat_kinds[n]] + flat_chunks[n] for n in nodes]),
+        kinds=kinds,
+        microbatches=tuple(tuple([action.microbatch for action in row]) for row in order.actions),
+        chunks=chunks,
+    )
+
+
+def _positions(order: Order, first: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Node of F, of B (or BW) and of W (or BW), indexed by micro-batch × num_chunks + global chunk."""
+    size = order.num_microbatches * order.num_chunks
+    forward, backward, weight = [NOWHERE] * size, [NOWHERE] * size, [NOWHERE] * size
+    tables = {"F": (forward,), "B": (backward,), "W": (weight,), "BW": (backward, weight)}
+    for rank, (row, held) in enumerate(zip(order.actions, order.placement, strict=True)):
+        for node, action in enumerate(row, first[rank]):
+            if action.microbatch >= order.num_microbatches or action.chunk >= len(held):
+                raise LegalityError(_misplaced(order, rank, action))
+            key = action.microbatch * order.num_chunks + held[action.chunk]
+            for table in tables[action.kind]:
+                if table[key] != NOWHERE:
+                    raise LegalityError(_doubled(rank, action))
+                table[key] = node
+    for kind, table in zip(("F", "B", "W"), (forward, backward, weight), strict=True):
+        if NOWHERE in table:
+            microbatch, chunk = divmod(table.index(NOWHERE), order.num_chunks)
+            raise LegalityError(_missing(order, kind, microbatch, chunk))
+    return forward, backward, weight
+
+
+def _producers(order: Order, first: Sequence[int]) -> list[int]:
+    """Per node the node of the neighbouring chunk it waits for, after checking what it waits for on its own rank."""
+    forward, backward, _ = _positions(order, first)
+    last = order.num_chunks - 1
+    producers: list[int] = []
+    for rank, (row, held) in enumerate(zip(order.actions, order.placement, strict=True)):
+        start = first[rank]
+        for node, action in enumerate(row, start):
+            kind, microbatch, local = action
+            chunk = held[local]
+            key = microbatch * order.num_chunks + chunk
+            if kind == "F":
+                producers.append(forward[key - 1] if chunk else NOWHERE)
+                continue
+            own = backward[key] if kind == "W" else forward[key]
+            if not start <= own < node:
+                raise LegalityError(_too_early(order, rank, action, own, first))
+            producers.append(backward[key + 1] if chunk < last and kind != "W" else NOWHERE)
+    return producers
+
+
+def _topological(order: Order, first: Sequence[int], producers: Sequence[int]) -> list[tuple[int, int]]:
+    """(node, rank) such that every producer comes first: each rank runs on until an input is missing."""
+    heads = list(first[:-1])
+    done = bytearray(len(producers))
+    waiting: dict[int, int] = {}
+    ready = list(range(len(order.actions)))
+    sequence: list[tuple[int, int]] = []
+    while ready:
+        rank = ready.pop()
+        node, end = heads[rank], first[rank + 1]
+        while node < end:
+            producer = producers[node]
+            if producer != NOWHERE and not done[producer]:
+                waiting[producer] = rank
+                break
+            done[node] = 1
+            sequence.append((node, rank))
+            if node in waiting:
+                ready.append(waiting.pop(node))
+            node += 1
+        heads[rank] = node
+    if len(sequence) < len(producers):
+        raise LegalityError(_deadlock(order, first, producers, heads))
+    return sequence
+
+
+def _locate(order: Order, first: Sequence[int], node: int) -> tuple[int, Action]:
+    rank = next(r for r in range(len(order.actions)) if first[r] <= node < first[r + 1])
+    return rank, order.actions[rank][node - first[rank]]
+
+
+def _deadlock(order: Order, first: Sequence[int], producers: Sequence[int], heads: Sequence[int]) -> Fault:
+    rank = next(r for r in range(len(order.actions)) if heads[r] < first[r + 1])
+    seen: list[int] = []
+    hops: list[str] = []
+    while rank not in seen:
+        seen.append(rank)
+        producer = producers[heads[rank]]
+        _, action = _locate(order, first, heads[rank])
+        source, wanted = _locate(order, first, producer)
+        hops.append(f"rank {rank} at {format_action(action)} waits for {format_action(wanted)} of rank {source}")
+        rank = source
+    cycle = ", ".join(hops[seen.index(rank) :])
+    return Fault(PATH, order.name, f"the order deadlocks: {cycle}", "move the awaited actions before those that wait")
+
+
+def _too_early(order: Order, rank: int, action: Action, own: int, first: Sequence[int]) -> Fault:
+    source, wanted = _locate(order, first, own)
+    where = (
+        f"it comes before {format_action(wanted)}, which it waits for" if source == rank else f"runs on rank {source}"
+    )
+    rule = f"rank {rank}: {format_action(action)} needs {format_action(wanted)} earlier on the same rank, but {where}"
+    return Fault(PATH, order.name, rule, f"put {format_action(wanted)} before {format_action(action)} on rank {rank}")
+
+
+def _misplaced(order: Order, rank: int, action: Action) -> Fault:
+    held, m = len(order.placement[rank]), order.num_microbatches
+    rule = f"rank {rank} has {held} chunks (0..{held - 1}) and {m} micro-batches (0..{m - 1})"
+    return Fault(PATH, format_action(action), rule, "name a chunk and a micro-batch that exist")
+
+
+def _doubled(rank: int, action: Action) -> Fault:
+    rule = f"rank {rank} or its twin runs it a second time"
+    return Fault(PATH, format_action(action), rule, "list every forward, backward and weight gradient exactly once")
+
+
+def _missing(order: Order, kind: str, microbatch: int, chunk: int) -> Fault:
+    holders = [str(rank) for rank, held in enumerate(order.placement) if chunk in held]
+    rule = f"{kind} of micro-batch {microbatch} on global chunk {chunk} (rank {' or '.join(holders)}) is missing"
+    return Fault(PATH, order.name, rule, "list every forward, backward and weight gradient exactly once")

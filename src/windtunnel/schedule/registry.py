@@ -1,0 +1,133 @@
+"""All schedules by name: whether one applies, where it puts the chunks, and its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from windtunnel.errors import Fault, FormatError, LegalityError
+from windtunnel.schedule.action import Order, Placement
+from windtunnel.schedule.base import Request, Schedule
+from windtunnel.schedule.gpipe import GPIPE
+from windtunnel.schedule.interleaved_1f1b import INTERLEAVED_1F1B
+from windtunnel.schedule.one_f_one_b import ONE_F_ONE_B
+
+SCHEDULES: tuple[Schedule, ...] = (GPIPE, ONE_F_ONE_B, INTERLEAVED_1F1B)
+
+
+def schedule_names() -> tuple[str, ...]:
+    """Names of all schedules, in the order of the job format."""
+    return tuple(schedule.name for schedule in SCHEDULES)
+
+
+def find(name: str) -> Schedule:
+    """The schedule called ``name``. Raises FormatError."""
+    for schedule in SCHEDULES:
+        if schedule.name == name:
+            return schedule
+    raise FormatError(Fault("schedule", name, "no such schedule", f"choose one of {', '.join(schedule_names())}"))
+
+
+def applicable(  # noqa: PLR0917  the optional values are read by name or in the order of the job format
+    name: str,
+    num_stages: int,
+    num_microbatches: int,
+    virtual_stages: int = 1,
+    microbatch_group_size: int | None = None,
+    memory_cap: int | None = None,
+    orders: Sequence[Sequence[str]] | None = None,
+) -> str | None:
+    """None where ``name`` can run p stages of v chunks over m micro-batches, else the sentence that says why not."""
+    schedule = find(name)
+    request = Request(
+        num_stages=num_stages,
+        num_microbatches=num_microbatches,
+        virtual_stages=virtual_stages,
+        microbatch_group_size=microbatch_group_size,
+        memory_cap=memory_cap,
+        orders=_frozen(orders),
+    )
+    return _obstacle(schedule, _effective(schedule, request))
+
+
+def placement(name: str, num_stages: int, virtual_stages: int = 1) -> Placement:
+    """``placement[rank][chunk]`` is the global chunk.
+
+    A schedule with a fixed number of chunks ignores ``virtual_stages``. Raises FormatError for an unknown name.
+    """
+    schedule = find(name)
+    return schedule.placement(num_stages, schedule.virtual_stages or virtual_stages)
+
+
+def build_order(  # noqa: PLR0917
+    name: str,
+    num_stages: int,
+    num_microbatches: int,
+    virtual_stages: int = 1,
+    microbatch_group_size: int | None = None,
+    memory_cap: int | None = None,
+    orders: Sequence[Sequence[str]] | None = None,
+) -> Order:
+    """The order of ``name``; the same object for the same request.
+
+    V-shaped schedules imply two chunks per stage. ``memory_cap`` counts micro-batches of a stage (``zb_heuristic``),
+    ``orders`` are the tokens of each rank (``custom``); a schedule that has no use for an option ignores it.
+    Raises FormatError for an unknown name, LegalityError where the schedule does not apply.
+    """
+    schedule = find(name)
+    request = Request(
+        num_stages=num_stages,
+        num_microbatches=num_microbatches,
+        virtual_stages=virtual_stages,
+        microbatch_group_size=microbatch_group_size,
+        memory_cap=memory_cap,
+        orders=_frozen(orders),
+    )
+    return _build(schedule, _effective(schedule, request))
+
+
+@lru_cache(maxsize=256)
+def _build(schedule: Schedule, request: Request) -> Order:
+    reason = _obstacle(schedule, request)
+    if reason is not None:
+        remedy = "change these numbers or choose another schedule"
+        raise LegalityError(Fault("plan.pipeline.schedule", schedule.name, reason, remedy))
+    rows = schedule.rows(request)
+    return Order(
+        name=schedule.name,
+        num_stages=request.num_stages,
+        num_microbatches=request.num_microbatches,
+        virtual_stages=request.virtual_stages,
+        actions=rows,
+        placement=schedule.placement(request.num_stages, request.virtual_stages),
+        overlapped=() if schedule.overlapped is None else schedule.overlapped(request, rows),
+    )
+
+
+def _frozen(orders: Sequence[Sequence[str]] | None) -> tuple[tuple[str, ...], ...] | None:
+    return None if orders is None else tuple(tuple(row) for row in orders)
+
+
+def _effective(schedule: Schedule, request: Request) -> Request:
+    """The request with implied chunks and without ignored options, so that equal orders are one cached object."""
+    implied = schedule.virtual_stages if request.virtual_stages == 1 else None
+    return Request(
+        num_stages=request.num_stages,
+        num_microbatches=request.num_microbatches,
+        virtual_stages=implied or request.virtual_stages,
+        microbatch_group_size=request.microbatch_group_size if "microbatch_group_size" in schedule.uses else None,
+        memory_cap=request.memory_cap if "memory_cap" in schedule.uses else None,
+        orders=request.orders if "orders" in schedule.uses else None,
+    )
+
+
+def _obstacle(schedule: Schedule, request: Request) -> str | None:
+    for what, count in (("stage", request.num_stages), ("micro-batch", request.num_microbatches)):
+        if count < 1:
+            return f"needs at least one {what}, not {count}"
+    v, only = request.virtual_stages, schedule.virtual_stages
+    if only is not None and v != only:
+        return f"runs with {only} virtual stage{'s' * (only > 1)} per stage, not {v}"
+    if only is None and v < schedule.min_virtual_stages:
+        return f"needs {schedule.min_virtual_stages} virtual stages per stage or more, not {v}"
+    return schedule.obstacle(request)

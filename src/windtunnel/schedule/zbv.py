@@ -1,0 +1,55 @@
+"""ZB-V: two chunks per rank along a V, backward split, p micro-batches alive on every rank (Qi et al., 2024)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from windtunnel.schedule.action import Action, Kind, Rows
+from windtunnel.schedule.base import Request, Schedule, v_shaped
+
+Step = tuple[Kind, int]
+DOWN: tuple[Step, ...] = (("F", 0),)
+UP: tuple[Step, ...] = (("F", 1),)
+TURN_BACK: tuple[Step, ...] = (("B", 1), ("W", 1))
+RETURN: tuple[Step, ...] = (("B", 0), ("W", 0))
+
+
+def rows(request: Request) -> Rows:
+    """Makespan 3m + (p-1)/2 for F = B = W = 1 at m >= 2p-1.
+
+    Fewer micro-batches keep the pattern of 2p-1 of them, less the actions that do not exist.
+    """
+    p, m = request.num_stages, request.num_microbatches
+    padded = max(2 * p - 1, m)
+    return tuple(
+        tuple(action for action in _numbered(_steps(p, rank, padded)) if action.microbatch < m) for rank in range(p)
+    )
+
+
+def _steps(p: int, rank: int, m: int) -> list[Step]:
+    """Kinds and local chunks of one rank in sequence; ``m`` is at least 2p-1."""
+    up, after = rank, p - rank
+    steps = [*DOWN * (2 * after - 1), *(UP + DOWN) * up, *(UP + TURN_BACK) * after]
+    down_done, up_done = 2 * after - 1 + up, up + after
+    while up_done < down_done or down_done < m:
+        if down_done < m:
+            steps += DOWN
+            down_done += 1
+        steps += (*RETURN, *UP, *TURN_BACK)
+        up_done += 1
+    steps += [("B", 0), ("B", 1)] * up + [*RETURN * after]
+    done = Counter(steps)
+    return steps + [("W", 1)] * (m - done["W", 1]) + [("W", 0)] * (m - done["W", 0])
+
+
+def _numbered(steps: list[Step]) -> list[Action]:
+    """Micro-batches count up per kind and chunk."""
+    seen: Counter[Step] = Counter()
+    actions = []
+    for kind, chunk in steps:
+        actions.append(Action(kind, seen[kind, chunk], chunk))
+        seen[kind, chunk] += 1
+    return actions
+
+
+ZBV = Schedule(name="zbv", rows=rows, placement=v_shaped, virtual_stages=2)

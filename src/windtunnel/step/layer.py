@@ -1,0 +1,121 @@
+"""Seconds of one layer: its ops priced, its communication split into exposed and hidden, its recompute added."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from windtunnel.cost.source import CostSource
+from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, Phase, RingExchange
+from windtunnel.step.parts import Parts
+from windtunnel.step.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCost:
+    """Parts of forward, backward for inputs (recompute included) and backward for weights; hidden seconds by group."""
+
+    forward: Parts
+    backward_input: Parts
+    backward_weight: Parts
+    hidden: dict[str, float]
+
+    @property
+    def backward(self) -> float:
+        return self.backward_input.total + self.backward_weight.total
+
+
+def price_layer(source: CostSource, ops: tuple[Op, ...], recompute: frozenset[str], how: Settings) -> LayerCost:
+    """Price every op of a layer once; re-executed forward ops are added to backward."""
+    tally = _Tally(source, how)
+    tally.add(op for op in ops)
+    tally.again(ops, recompute)
+    return LayerCost(
+        forward=tally.parts("F"),
+        backward_input=tally.parts("B"),
+        backward_weight=tally.parts("W"),
+        hidden=dict(tally.hidden),
+    )
+
+
+class _Tally:
+    """Seconds by phase and part while the ops of one layer are walked."""
+
+    def __init__(self, source: CostSource, how: Settings) -> None:
+        self._source = source
+        self._how = how
+        self._seconds: dict[Phase, dict[str, float]] = {phase: defaultdict(float) for phase in ("F", "B", "W")}
+        self.hidden: dict[str, float] = defaultdict(float)
+
+    def parts(self, phase: Phase) -> Parts:
+        return Parts(**self._seconds[phase])
+
+    def add(self, ops: Iterable[Op]) -> None:
+        walked = tuple(ops)
+        for op in walked:
+            self._book(op, op.phase, "compute", 1.0)
+        for phase in ("F", "B"):
+            self._rings([op for op in walked if op.phase == phase], phase)
+        self._host_wait(walked)
+
+    def again(self, ops: tuple[Op, ...], recompute: frozenset[str]) -> None:
+        """Re-execute in backward what ``recompute`` names; per-op policies repeat shares of each kind of op."""
+        step = self._how.constants.step
+        if "per_op" in recompute:
+            for op in ops:
+                if op.phase != "F" or isinstance(op, Attention | RingExchange):
+                    continue
+                gemm = isinstance(op, Gemm | GroupedGemm)
+                share = step.per_op_gemm if gemm else step.per_op_communication if isinstance(op, Collective) else 1.0
+                self._book(op, "B", "recompute", share)
+            return
+        repeated = [op for op in ops if op.phase == "F" and ("full" in recompute or op.modules & recompute)]
+        for op in repeated:
+            self._book(op, "B", "recompute", 1.0)
+        self._rings(repeated, "B")
+
+    def _book(self, op: Op, phase: Phase, part: str, share: float) -> None:
+        if isinstance(op, RingExchange):
+            return
+        seconds = self._source.cost(op).seconds * share
+        if isinstance(op, Collective):
+            self._communicate(op.group, seconds, self._exposed(op), phase)
+        elif isinstance(op, ExpertExchange):
+            hidden = self._how.constants.expert.hidden if self._how.overlap.ep_comm else 0.0
+            self._communicate("ep", seconds, 1 - hidden, phase)
+        else:
+            self._seconds[phase][part] += seconds
+
+    def _communicate(self, group: str, seconds: float, exposed: float, phase: Phase) -> None:
+        self._seconds[phase][group] += seconds * exposed
+        self.hidden[group] += seconds * (1 - exposed)
+
+    def _exposed(self, op: Collective) -> float:
+        constants = self._how.constants.collective
+        share = constants.beside_gemm if op.beside_gemm else 1.0
+        if op.group == "tp" and self._how.overlap.tp_comm:
+            share *= constants.tp_exposed
+        return share
+
+    def _rings(self, ops: list[Op], phase: Phase) -> None:
+        """A ring exposes what its hops outlast of the attention they run beside, and a fixed cost a hop."""
+        rings = [op for op in ops if isinstance(op, RingExchange)]
+        if not rings:
+            return
+        constants = self._how.constants.collective
+        forward = rings[0].phase == "F"
+        beside = sum(self._source.cost(op).seconds for op in ops if isinstance(op, Attention))
+        for ring in rings:
+            seconds = ring.hops * self._source.cost(ring).seconds
+            cover = constants.ring_hidden * beside * ring.hops / (ring.hops + 1) if self._how.overlap.cp_comm else 0.0
+            fixed = ring.hops * (constants.ring_step_forward if forward else constants.ring_step_backward)
+            self._seconds[phase]["cp"] += max(0.0, seconds - cover) + fixed
+            self.hidden["cp"] += min(seconds, cover)
+
+    def _host_wait(self, ops: tuple[Op, ...]) -> None:
+        """A dropless MoE layer reads its token counts back to the host unless the software avoids it."""
+        moe = self._how.moe
+        waits = any(isinstance(op, GroupedGemm) for op in ops) and moe.capacity_factor is None
+        if waits and not moe.sync_free and not self._how.full_graph:
+            self._seconds["F"]["host"] += self._how.constants.expert.host_wait

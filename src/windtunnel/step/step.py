@@ -1,0 +1,115 @@
+"""One training step: chunks priced, the order executed, data-parallel traffic and optimizer added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log2
+
+from windtunnel.cost.collectives.placement import placements
+from windtunnel.cost.source import CostSource
+from windtunnel.job.job import Job
+from windtunnel.schedule.action import Order
+from windtunnel.schedule.registry import build_order
+from windtunnel.step.chunk import ChunkCost, price_chunks
+from windtunnel.step.data_parallel import DataParallel, StepAddition
+from windtunnel.step.parts import ZERO, Parts
+from windtunnel.step.timeline import ChunkDurations, Timeline, execute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCosts:
+    """What a step is made of before it is put in order: costs by global chunk, additions by stage, seconds of a hop."""
+
+    chunks: tuple[ChunkCost, ...]
+    additions: tuple[StepAddition, ...]
+    transfer: float
+    jitter: float
+    """Factor on the step: stragglers among many ranks."""
+
+    def durations(self) -> tuple[ChunkDurations, ...]:
+        return tuple(
+            ChunkDurations(chunk.forward.total, chunk.backward_input.total, chunk.backward_weight.total)
+            for chunk in self.chunks
+        )
+
+
+def job_order(job: Job) -> Order:
+    """The order of the job's schedule; cached. Raises LegalityError where it does not apply."""
+    pipeline = job.plan.pipeline
+    return build_order(
+        pipeline.schedule,
+        job.plan.parallel.pp,
+        job.plan.num_microbatches,
+        pipeline.virtual_stages,
+        microbatch_group_size=pipeline.microbatch_group_size,
+        orders=pipeline.orders,
+    )
+
+
+def step_costs(job: Job, source: CostSource, order: Order) -> StepCosts:
+    """Price every chunk and stage of ``job``."""
+    hop = _transfer(job, source)
+    wait = _blocking(job, hop)
+    chunks = tuple(_with_wait(chunk, wait) for chunk in price_chunks(job, source))
+    data_parallel = DataParallel(job, source)
+    additions = tuple(data_parallel.addition(tuple(chunks[index] for index in held)) for held in order.placement)
+    return StepCosts(chunks=chunks, additions=additions, transfer=hop, jitter=jitter(job))
+
+
+def jitter(job: Job) -> float:
+    """Factor on the step time for stragglers: grows with each doubling of ranks beyond one node of eight."""
+    return 1 + job.constants.step.jitter * log2(max(1.0, job.cluster.num_accelerators / 8))
+
+
+def run_step(costs: StepCosts, order: Order) -> Timeline:
+    """Execute the order under the priced durations."""
+    return execute(order, costs.durations(), costs.transfer)
+
+
+def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
+    """Seconds of all actions of a stage and of its additions, by part; waiting excluded."""
+    total = ZERO
+    for index in order.placement[rank]:
+        chunk = costs.chunks[index]
+        total += (chunk.forward + chunk.backward_input + chunk.backward_weight).scaled(_microbatches(order, rank))
+    addition = costs.additions[rank]
+    return total + Parts(
+        dp=addition.exposed,
+        contention=addition.contention,
+        optimizer=addition.optimizer,
+        offload=addition.offload,
+    )
+
+
+def _microbatches(order: Order, rank: int) -> int:
+    """Micro-batches each chunk of ``rank`` runs: all of them, or half where two directions share the rank."""
+    forwards = sum(action.kind == "F" for action in order.actions[rank])
+    return forwards // len(order.placement[rank])
+
+
+def _transfer(job: Job, source: CostSource) -> float:
+    """Seconds to hand one micro-batch's hidden states to the next stage."""
+    plan = job.plan
+    if plan.parallel.pp == 1:
+        return 0.0
+    sp = plan.parallel.tp if plan.parallel.sequence_parallel else 1
+    tokens = plan.batch.micro_batch_size * plan.batch.sequence_length / plan.parallel.cp
+    size = 2 * tokens * job.model.hidden_size / sp
+    return source.transfer(size, placements(plan.parallel, job.cluster)["pp"])
+
+
+def _blocking(job: Job, hop: float) -> float:
+    """Half a transfer on every F and B where sends do not overlap compute: without p2p overlap, or unchunked."""
+    plan = job.plan
+    overlapped = plan.overlap.p2p and plan.pipeline.virtual_stages > 1
+    return 0.0 if overlapped or plan.parallel.pp == 1 else hop / 2
+
+
+def _with_wait(chunk: ChunkCost, wait: float) -> ChunkCost:
+    if wait == 0.0:
+        return chunk
+    return replace(
+        chunk,
+        forward=chunk.forward + Parts(pp=wait),
+        backward_input=chunk.backward_input + Parts(pp=wait),
+    )
