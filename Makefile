@@ -21,6 +21,7 @@ bench: $(VENV)/.installed ## Figures beside their budgets
 	$(BIN)/pytest benchmarks --benchmark-only --benchmark-quiet -p no:cacheprovider
 
 docs: $(VENV)/.installed ## Rewrite the pasted output in README and docs from real runs
+	$(BIN)/python docs/cli.py
 	$(BIN)/python docs/examples.py README.md docs/*.md
 
 # pip reads dependency groups from 25.1 on; the one a fresh venv brings may be older.

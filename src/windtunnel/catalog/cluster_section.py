@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from windtunnel.catalog.hardware import CatalogAccelerator, at_power, custom_accelerator, find_accelerator
+from windtunnel.catalog.hardware import (
+    CatalogAccelerator,
+    at_power,
+    custom_accelerator,
+    find_accelerator,
+    with_bandwidth,
+)
 from windtunnel.job.cluster import Accelerator, Cluster, ScaleUp
 from windtunnel.job.job import Origin
 
@@ -28,7 +34,7 @@ def read_cluster(section: Mapping[str, Any]) -> tuple[Cluster, tuple[Origin, ...
         accelerator=_with_overrides(known, section),
         num_accelerators=section["num_accelerators"],
         accelerators_per_node=per_node,
-        scale_up=_without_foreign_fits(scale_up, system.scale_up),
+        scale_up=_scale_up(system.scale_up, scale_up),
         scale_out=scale_out,
         host=host,
         power_cap=section.get("power_cap"),
@@ -61,7 +67,8 @@ def _usual(path: str, value: object, known: CatalogAccelerator) -> Origin:
     return Origin(f"cluster.{path}", value, "neutral", f"usual system of {known.accelerator.name}")
 
 
-def _without_foreign_fits(scale_up: ScaleUp, usual: ScaleUp) -> ScaleUp:
-    """Fits measured on the usual fabric say nothing about another kind or bandwidth."""
-    same = scale_up.kind == usual.kind and scale_up.bandwidth == usual.bandwidth
-    return scale_up if same else replace(scale_up, fits=())
+def _scale_up(usual: ScaleUp, filled: ScaleUp) -> ScaleUp:
+    """Curves measured on the usual fabric scale with its bandwidth, and say nothing about another kind."""
+    if filled.kind != usual.kind:
+        return replace(filled, fits=())
+    return replace(filled, fits=with_bandwidth(usual, filled.bandwidth).fits)

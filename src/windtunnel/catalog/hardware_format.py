@@ -7,14 +7,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, WithJsonSchema, model_validator
 
 from windtunnel import units
-from windtunnel.catalog import format as job_format
-from windtunnel.catalog.format import Degree, NotNegative, Section, Text, refuse
+from windtunnel.catalog import format as spelled
+from windtunnel.catalog.format import (
+    Bandwidth,
+    Bytes,
+    Degree,
+    FlopRate,
+    Latency,
+    NotNegative,
+    Oversubscription,
+    Section,
+    Text,
+    Watts,
+    listed,
+    refuse,
+)
 from windtunnel.job.cluster import ScaleUpKind
-
-
-def _written(dimension: units.Dimension, example: str) -> WithJsonSchema:
-    shown = f"a number and one of {', '.join(units.UNITS[dimension])}"
-    return WithJsonSchema({"type": "string", "description": shown, "examples": [example]})
 
 
 def _hertz(value: object) -> float:
@@ -30,20 +38,11 @@ def _efficiency(value: object) -> float:
     return float(value)
 
 
-def _listed(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Bytes = Annotated[job_format.Bytes, _written("bytes", "79.18 GiB")]
-Bandwidth = Annotated[job_format.Bandwidth, _written("bandwidth", "3.35 TB/s")]
-Latency = Annotated[job_format.Latency, _written("time", "10 us")]
-FlopRate = Annotated[job_format.FlopRate, _written("flops", "989 TFLOP/s")]
-Watts = Annotated[job_format.Watts, _written("power", "700 W")]
-Hertz = Annotated[float, BeforeValidator(_hertz), _written("frequency", "1830 MHz")]
+_FREQUENCY = {"type": "string", "description": "a number and one of MHz, GHz", "examples": ["1830 MHz"]}
+Hertz = Annotated[float, BeforeValidator(_hertz), WithJsonSchema(_FREQUENCY)]
 Efficiency = Annotated[
     float, BeforeValidator(_efficiency), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
 ]
-Count = Annotated[Degree, WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 class PeaksSection(Section):
@@ -76,14 +75,14 @@ class AttentionSection(Section):
     kernel: Literal["flash2", "flash3", "te-fused", "sdpa", "aiter", "splash"]
     forward: Efficiency
     backward: Efficiency
-    half_length: Count
+    half_length: Degree
 
 
 class FitSection(Section):
     """seconds = latency + root · √bytes + bytes · (n−1)/n / bandwidth, twice the last term for all_reduce."""
 
     op: Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
-    ranks: Count
+    ranks: Degree
     latency: Latency
     root: NotNegative = 0.0
     bandwidth: Bandwidth
@@ -91,21 +90,21 @@ class FitSection(Section):
 
 class ScaleUpFields(Section):
     kind: ScaleUpKind | None = None
-    domain_size: Count | None = None
+    domain_size: Degree | None = None
     bandwidth: Bandwidth | None = None
     latency: Latency | None = None
-    fits: Annotated[tuple[FitSection, ...], BeforeValidator(_listed)] | None = None
+    fits: Annotated[tuple[FitSection, ...], BeforeValidator(listed)] | None = None
 
 
 class SystemSection(Section):
     """The usual node of an accelerator and what joins nodes."""
 
-    accelerators_per_node: Count | None = None
-    scale_out: job_format.ScaleOutSection | None = None
-    host: job_format.HostSection | None = None
+    accelerators_per_node: Degree | None = None
+    scale_out: spelled.ScaleOutSection | None = None
+    host: spelled.HostSection | None = None
 
 
-Attention = Annotated[tuple[AttentionSection, ...], BeforeValidator(_listed), Field(min_length=1)]
+Attention = Annotated[tuple[AttentionSection, ...], BeforeValidator(listed), Field(min_length=1)]
 
 
 class SetPointSection(Section):
@@ -126,7 +125,7 @@ class CustomAccelerator(Section):
     vendor: Text | None = None
     architecture: Text | None = None
     peaks: PeaksSection | None = None
-    compute_units: Count | None = None
+    compute_units: Degree | None = None
     clock: Hertz | None = None
     hbm_capacity: Bytes | None = None
     hbm_bandwidth: Bandwidth | None = None
@@ -140,18 +139,18 @@ class CustomAccelerator(Section):
 
 class ScaleUpSection(Section):
     kind: ScaleUpKind
-    domain_size: Count
+    domain_size: Degree
     bandwidth: Bandwidth
     latency: Latency
-    fits: Annotated[tuple[FitSection, ...], BeforeValidator(_listed)] = ()
+    fits: Annotated[tuple[FitSection, ...], BeforeValidator(listed)] = ()
 
 
 class ScaleOutSection(Section):
     kind: Literal["infiniband", "roce", "ethernet", "efa", "ici", "none"]
     bandwidth: Bandwidth
     latency: Latency
-    nics_per_node: Count | None = None
-    oversubscription: job_format.Oversubscription = 1.0
+    nics_per_node: Degree | None = None
+    oversubscription: Oversubscription = 1.0
 
 
 class HostSection(Section):
@@ -161,7 +160,7 @@ class HostSection(Section):
 
 
 class FullSystemSection(Section):
-    accelerators_per_node: Count
+    accelerators_per_node: Degree
     scale_out: ScaleOutSection
     host: HostSection
 
@@ -179,7 +178,7 @@ class AcceleratorFile(Section):
     architecture: Text
     measured: StrictBool
     peaks: PeaksSection
-    compute_units: Count
+    compute_units: Degree
     clock: Hertz | None = None
     hbm_capacity: Bytes
     capacity_status: Literal["driver", "estimated", "given"]
@@ -190,7 +189,7 @@ class AcceleratorFile(Section):
     gemm: FullGemmSection
     attention: Attention
     memory_bound: Efficiency
-    set_points: Annotated[tuple[SetPointSection, ...], BeforeValidator(_listed)] = ()
+    set_points: Annotated[tuple[SetPointSection, ...], BeforeValidator(listed)] = ()
     source: dict[StrictStr, StrictStr]
 
     @model_validator(mode="after")

@@ -63,9 +63,8 @@ def _family(reader: ConfigReader) -> Family:
     if family is None:
         known = did_you_mean(kind, FAMILIES)
         rule = "no such model_type is known" if kind else "is required"
-        reader.fault("model_type", rule, f"{known} Or describe the model inline.")
-        reader.check()
-        raise AssertionError(kind)
+        reader.fault("model_type", rule, f"{known}; or describe the model inline")
+        raise FormatError(reader.faults)
     return family
 
 

@@ -13,7 +13,8 @@ from windtunnel.catalog.cluster_section import read_cluster
 from windtunnel.catalog.constants import constants
 from windtunnel.catalog.faults import show
 from windtunnel.catalog.files import JOB_LIMIT, parse_yaml, read_yaml
-from windtunnel.catalog.format import JobFile, read_section
+from windtunnel.catalog.format import read_section
+from windtunnel.catalog.job_format import JobFile
 from windtunnel.catalog.layouts import resolve_layout
 from windtunnel.catalog.model_section import read_model_value
 from windtunnel.catalog.overrides import parse_overrides, path_faults, with_values
@@ -67,8 +68,12 @@ def load_draft(
     scale_batch: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> Draft:
-    """The effective values of a job, legal or not; arguments as for ``load_job``. Raises FormatError and MissingError."""
-    mapping, folder = _read(source)
+    """The effective values of a job, legal or not; arguments as for ``load_job``.
+
+    Raises:
+        FormatError, MissingError: what cannot be read, all faults at once.
+    """
+    mapping, folder = read_source(source)
     changes = {**(flags or {}), **_changes(set)}
     return draft_of(mapping, changes, scale_batch=scale_batch, base_dir=Path(base_dir) if base_dir else folder)
 
@@ -116,7 +121,7 @@ class _Parts:
     model: ModelSpec
     model_notes: tuple[str, ...]
     cluster: Cluster
-    cluster_origin: tuple[Origin, ...]
+    origin: tuple[Origin, ...]
     profile: SoftwareProfile
     run: Run
 
@@ -136,7 +141,7 @@ def _read_parts(section: Mapping[str, Any], base_dir: Path) -> _Parts:
         model=model[0],
         model_notes=model[1],
         cluster=cluster[0],
-        cluster_origin=cluster[1],
+        origin=cluster[1],
         profile=profile,
         run=Run(**section.get("run", {})),
     )
@@ -165,6 +170,7 @@ class _Faults:
 
 def _complete(parts: _Parts, rederived: Rederived, base_dir: Path) -> Draft:
     given = rederived.given
+    parts = _with_positions(parts, given)
     software, of_software = resolve_software(given, parts.profile, parts.cluster.accelerator)
     stages = _chunks_per_stage(given, rederived, parts.model)
     plan = resolve_plan(
@@ -182,10 +188,20 @@ def _complete(parts: _Parts, rederived: Rederived, base_dir: Path) -> Draft:
         layout=layout,
         layout_fault=fault,
         orders=orders,
-        origin=parts.cluster_origin + of_software.origin + plan.origin,
+        origin=parts.origin + of_software.origin + plan.origin,
         warnings=parts.model_notes + rederived.notes + of_software.warnings + plan.warnings,
     )
     return _with_schedule(_with_layout(draft, why))
+
+
+def _with_positions(parts: _Parts, given: Mapping[str, Any]) -> _Parts:
+    """Learned positions cover the sequence trained on unless the model says more."""
+    if parts.model.position != "learned" or parts.model.max_position_embeddings is not None:
+        return parts
+    length = given["plan.batch.sequence_length"]
+    origin = Origin("model.max_position_embeddings", length, "derived", "sequence_length")
+    model = replace(parts.model, max_position_embeddings=length)
+    return replace(parts, model=model, origin=(origin, *parts.origin))
 
 
 def _chunks_per_stage(given: Mapping[str, Any], rederived: Rederived, model: ModelSpec) -> tuple[int, str] | None:
@@ -247,7 +263,7 @@ def _with_schedule(draft: Draft) -> Draft:
 
 
 def _orders(value: object, base_dir: Path) -> tuple[tuple[str, ...], ...] | None:
-    """The rows of a custom schedule: a file with ``orders`` as ``schedule --json`` prints them, or the rows themselves."""
+    """The rows of a custom schedule: in place, or in a file with ``orders`` as ``schedule --json`` prints them."""
     if value is None or isinstance(value, tuple):
         return value
     path = str(base_dir / str(value))
@@ -277,7 +293,7 @@ def _flatten(value: object, path: str, flat: dict[str, Any]) -> None:
         flat[path] = value
 
 
-def _read(source: Source) -> tuple[Mapping[str, Any], Path]:
+def read_source(source: Source) -> tuple[Mapping[str, Any], Path]:
     """The mapping of a source, and the folder its relative paths start from."""
     if source is None:
         return {}, Path.cwd()

@@ -57,9 +57,7 @@ def _layout(plan: Mapping[str, object], model: ModelSpec, software: Software) ->
         )
     embedding, head = bool(plan["pipeline.count_embedding"]), bool(plan["pipeline.count_head"])
     if embedding or head:
-        even = even_layout(
-            layers, pp * virtual, count_embedding=embedding, count_head=head, num_mtp_layers=mtp
-        )
+        even = even_layout(layers, pp * virtual, count_embedding=embedding, count_head=head, num_mtp_layers=mtp)
         return even, "even, embedding and head counted as asked"
     if software.traits.layer_balance == "cost":
         return _by_cost(model, pp * virtual), "nanotron balances parameters per stage"
@@ -67,8 +65,9 @@ def _layout(plan: Mapping[str, object], model: ModelSpec, software: Software) ->
 
 
 def _by_cost(model: ModelSpec, chunks: int) -> Layout:
-    """nanotron's cost of a block, in multiplications per token: 4 · q width · hidden + 3 · ffn · hidden; head: vocab · hidden.
+    """nanotron's cut, by multiplications per token.
 
+    block = 4 · q width · hidden + 3 · ffn · hidden; head = vocab · hidden.
     Source: huggingface/nanotron, models/llama.py, ``get_block_compute_costs``.
     """
     layer = 4 * model.num_attention_heads * model.head_dim * model.hidden_size
@@ -82,9 +81,8 @@ def _by_cost(model: ModelSpec, chunks: int) -> Layout:
 def _one_entry_a_stage(per_stage: tuple[int, ...], pp: int) -> None:
     if len(per_stage) != pp:
         rule = f"one entry a stage is due: {len(per_stage)} entries, pp = {pp}"
-        raise LegalityError(
-            Fault("plan.pipeline.layers_per_stage", str(list(per_stage)), rule, f"write {pp} numbers that sum to the layers")
-        )
+        remedy = f"write {pp} numbers that sum to the layers"
+        raise LegalityError(Fault("plan.pipeline.layers_per_stage", str(list(per_stage)), rule, remedy))
 
 
 def _number(value: object) -> int:

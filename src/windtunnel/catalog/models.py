@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from windtunnel.catalog.faults import join, shape_fault
+from windtunnel.catalog.faults import join, shape_fault, show
 from windtunnel.catalog.files import JOB_LIMIT, data_file, data_names, load_data, parse_json, read_text
 from windtunnel.catalog.format import ModelSection, read_section
 from windtunnel.catalog.huggingface import model_from_config
@@ -70,7 +70,7 @@ def _entry(name: str) -> Mapping[str, Any]:
                 return entry
     near = ", ".join(difflib.get_close_matches(wanted.rpartition("/")[2], names, n=3, cutoff=0.0))
     remedy = f"the nearest names are {near}; `windtunnel list models` shows all"
-    raise MissingError(Fault("model", name, "no such model is in the catalog", remedy))
+    raise MissingError(Fault("model", show(name), "no such model is in the catalog", remedy))
 
 
 def _load(name: str) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def path_faults(paths: Iterable[str]) -> list[Fault]:
 def job_paths() -> tuple[str, ...]:
     """Every path of the job format, sections included."""
     from windtunnel.catalog.faults import paths_of
-    from windtunnel.catalog.format import JobFile
+    from windtunnel.catalog.job_format import JobFile
 
     return tuple(paths_of(JobFile))
 
@@ -86,6 +86,7 @@ def _write(section: dict[str, object], above: str, parts: list[str], value: obje
     if isinstance(below, str) and path in _BASED:
         below = {"base": below}
     if below is not None and not isinstance(below, Mapping):
-        raise FormatError(Fault(path, show(below), "a mapping of keys to values is due", f"correct it before setting {path}.{rest[0]}"))
+        remedy = f"correct it before setting {path}.{rest[0]}"
+        raise FormatError(Fault(path, show(below), "a mapping of keys to values is due", remedy))
     section[key] = copied = dict(below or {})
     _write(copied, path, rest, value)

@@ -51,7 +51,7 @@ class Rederived:
 
 
 def rederive(given: Flat, file: Flat, changes: Flat, num_layers: int, file_chunks: int | None) -> Rederived:
-    """``given``: file and changes merged; ``file_chunks``: chunks of the file's layout, if it has one. All by full path."""
+    """``given``: file and changes merged, all by full path; ``file_chunks``: chunks of the file's layout, if any."""
     changed = frozenset(path for path in changes if changes[path] != file.get(path, _NEUTRAL.get(path)))
     changed |= {"model" for path in changed if path.startswith("model.")}
     kept, notes = dict(given), []

@@ -19,24 +19,17 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-_VERBS = (
-    ("project", "windtunnel.cli.project:project", "Memory and throughput of one job."),
-    ("memory", "windtunnel.cli.memory:memory", "The memory half alone, and the largest values that still fit."),
-    ("compare", "windtunnel.cli.compare:compare", "Jobs side by side, the difference attributed to terms that sum."),
-    (
-        "check",
-        "windtunnel.cli.check:check",
-        "Legality: effective values, grids, broken rules, nearest repairs. Exit 1: illegal.",
-    ),
-    ("schedule", "windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
-    (
-        "validate",
-        "windtunnel.cli.validate:validate",
-        "Projections against measured runs. Exit 1: worse than the table of --against.",
-    ),
-    ("list", "windtunnel.cli.catalog:list_names", "Names in the catalog."),
-    ("show", "windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
-)
+VERBS = {
+    "project": ("windtunnel.cli.project:project", "Memory and throughput of one job."),
+    "memory": ("windtunnel.cli.memory:memory", "The memory half alone, and the largest values that still fit."),
+    "compare": ("windtunnel.cli.compare:compare", "Jobs side by side, the difference attributed to terms that sum."),
+    "check": ("windtunnel.cli.check:check", "Legality: values, grids, broken rules, nearest repairs. Exit 1: illegal."),
+    "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
+    "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
+    "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),
+    "show": ("windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
+}
+"""Verb to the function that runs it and its summary."""
 
 
 def build() -> App:
@@ -49,7 +42,7 @@ def build() -> App:
         help_format="plaintext",
         result_action="return_value",
     )
-    for name, path, summary in _VERBS:
+    for name, (path, summary) in VERBS.items():
         app.command(path, name=name, help=summary)
     return app
 
@@ -82,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
 def _usage_fault(error: CycloptsError, arguments: Sequence[str]) -> Fault:
     error.verbose = False
     message = " ".join(str(error).split()) or type(error).__name__
-    verb = next((argument for argument in arguments if argument in {name for name, _, _ in _VERBS}), "")
+    verb = next((argument for argument in arguments if argument in VERBS), "")
     help_line = " ".join(filter(None, ("windtunnel", verb, "--help")))
     return Fault("command line", " ".join(arguments), message, f"see {help_line}")
 

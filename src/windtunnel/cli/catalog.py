@@ -21,7 +21,7 @@ def list_names(
     from windtunnel.catalog import names
 
     found = names.names_by_kind()
-    chosen = {kind: found[kind]} if kind else found
+    chosen = {name: found[name] for name in found if kind in (None, name)}
     if output.json:
         print_json({name: list(entries) for name, entries in chosen.items()})
         return 0

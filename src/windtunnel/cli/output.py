@@ -19,20 +19,19 @@ if TYPE_CHECKING:
 WIDTH = 100
 
 
+def switch(text: str) -> Parameter:
+    """A flag that is given or not: no ``--no-`` form, no default shown."""
+    return Parameter(negative="", show_default=False, help=text)
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """Options every verb has."""
 
-    json: Annotated[
-        bool, Parameter(negative="", show_default=False, help="One JSON document on stdout and nothing else there.")
-    ] = False
-    quiet: Annotated[
-        bool, Parameter(negative="", show_default=False, help="No progress and no warnings on stderr.")
-    ] = False
-    no_color: Annotated[
-        bool, Parameter(negative="", show_default=False, help="No colour; the variable NO_COLOR does the same.")
-    ] = False
+    json: Annotated[bool, switch("One JSON document on stdout and nothing else there.")] = False
+    quiet: Annotated[bool, switch("No progress and no warnings on stderr.")] = False
+    no_color: Annotated[bool, switch("No colour; the variable NO_COLOR does the same.")] = False
 
 
 DEFAULT = Output()

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
-from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen, print_warnings
+from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen, print_warnings, switch
 
 
 def project(
     job: JobSource = None,
     /,
     *,
-    explain: Annotated[
-        bool, Parameter(negative="", show_default=False, help="What binds, and which knob helps most.")
-    ] = False,
+    explain: Annotated[bool, switch("What binds, and which knob helps most.")] = False,
     elasticity: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="How step time follows each figure of cluster and software."),
+        switch("How step time follows each figure of cluster and software."),
     ] = False,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,

@@ -12,6 +12,7 @@ from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
 from windtunnel.errors import Fault, FormatError, MissingError
 
 if TYPE_CHECKING:
+    from windtunnel.catalog.records import SkippedRecord
     from windtunnel.job.record import Record
     from windtunnel.records.validate import Checked
 
@@ -33,7 +34,7 @@ def validate(
     """Projections against measured runs: errors by group, order within series, verdicts against outcomes."""
     from windtunnel.catalog.records import load_records
     from windtunnel.records.against import regressions
-    from windtunnel.records.validate import grouped, summarise
+    from windtunnel.records.validate import summarise
     from windtunnel.report.validate import regressions_text, validate_document, validate_text
 
     if not records:
@@ -41,9 +42,7 @@ def validate(
     earlier = _table(against) if against else None
     loaded = load_records(records)
     checked = _with_progress(_checked(loaded), len(loaded), output)
-    paths = group_by or ()
-    validation = summarise([grouped(found, record, paths) for found, record in zip(checked, loaded, strict=True)])
-    document = validate_document(validation)
+    document = validate_document(summarise(_grouped(checked, loaded, group_by or ())))
     worse = regressions(earlier, document) if earlier is not None else ()
     if output.json:
         print_json(document)
@@ -55,17 +54,36 @@ def validate(
     return 1 if worse else 0
 
 
-def _checked(records: Sequence[Record]) -> Iterator[Checked]:
+def _checked(records: Sequence[Record | SkippedRecord]) -> Iterator[Checked]:
     """Every record projected and compared, in order; two processes share many records."""
-    from windtunnel.records.validate import check_record
-
     if len(records) <= ALONE:
-        yield from map(check_record, records)
+        yield from map(_check, records)
         return
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(PROCESSES) as pool:
-        yield from pool.map(check_record, records, chunksize=8)
+        yield from pool.map(_check, records, chunksize=8)
+
+
+def _check(record: Record | SkippedRecord) -> Checked:
+    from windtunnel.catalog.records import SkippedRecord
+    from windtunnel.records.validate import check_record, skipped
+
+    if isinstance(record, SkippedRecord):
+        return skipped(record.id, record.file, record.reason)
+    return check_record(record)
+
+
+def _grouped(
+    checked: Sequence[Checked], records: Sequence[Record | SkippedRecord], paths: Sequence[str]
+) -> list[Checked]:
+    from windtunnel.catalog.records import SkippedRecord
+    from windtunnel.records.validate import grouped
+
+    return [
+        found if isinstance(record, SkippedRecord) else grouped(found, record, paths)
+        for found, record in zip(checked, records, strict=True)
+    ]
 
 
 def _with_progress(checked: Iterable[Checked], total: int, output: Output) -> list[Checked]:

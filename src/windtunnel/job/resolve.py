@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd
+from typing import Any
 
 from windtunnel import dtypes
 from windtunnel.job.cluster import Accelerator, Cluster
@@ -16,7 +17,7 @@ from windtunnel.job.job import Origin
 from windtunnel.job.ledger import Ledger
 from windtunnel.job.model import ModelSpec
 from windtunnel.job.plan import LOOPED_SCHEDULES, V_SCHEDULES
-from windtunnel.job.software import Software, SoftwareDefault, SoftwareProfile
+from windtunnel.job.software import AttentionBackend, Software, SoftwareDefault, SoftwareProfile
 
 OVERLAPS = ("grad_reduce", "param_gather", "tp_comm", "cp_comm", "ep_comm", "p2p", "delay_wgrad")
 
@@ -33,10 +34,10 @@ class Resolved:
 def resolve_software(
     given: Mapping[str, object], profile: SoftwareProfile, accelerator: Accelerator
 ) -> tuple[Software, Resolved]:
-    """The software in force. ``given``: full paths (``software.compiled`` …); ``attention`` ``auto`` counts as not given."""
+    """The software in force. ``given``: full paths; attention ``auto`` counts as not given."""
     auto = given.get("software.attention") == "auto"
-    ledger = Ledger({path: value for path, value in given.items() if not auto or path != "software.attention"},
-                    by_path(profile))  # fmt: skip
+    kept = {path: value for path, value in given.items() if not auto or path != "software.attention"}
+    ledger = Ledger(kept, {path: _of_vendor(default, accelerator) for path, default in by_path(profile).items()})
     ledger.take("software.framework", profile.framework)
     ledger.take("software.date", profile.date, "the newest date known of this framework")
     ledger.take("software.attention", "te-fused" if profile.traits.kept_tensors == "megatron" else "sdpa")
@@ -44,7 +45,7 @@ def resolve_software(
     ledger.take("software.cuda_graphs", "none")
     ledger.take("software.transformer_impl", "te")
     ledger.take("software.allocator", "default")
-    values = _below(ledger.values, "software.")
+    values: dict[str, Any] = _below(ledger.values, "software.")
     scope = given.get("software.cuda_graph_scope", ledger.default("software.cuda_graph_scope"))
     software = Software(
         version=given.get("software.version"),  # type: ignore[arg-type]
@@ -76,13 +77,17 @@ def resolve_plan(
     ledger.take("plan.optimizer", "adamw")
     _recompute(ledger)
     _moe(ledger)
-    for name in OVERLAPS:
-        ledger.take(f"plan.overlap.{name}", name == "cp_comm")
+    _overlap(ledger)
     _context_parallel(ledger, cluster)
     _rest(ledger)
-    return Resolved(
-        values=_below(ledger.values, "plan."), origin=tuple(ledger.origin), warnings=tuple(ledger.warnings)
-    )
+    return Resolved(values=_below(ledger.values, "plan."), origin=tuple(ledger.origin), warnings=tuple(ledger.warnings))
+
+
+def _of_vendor(default: SoftwareDefault, accelerator: Accelerator) -> SoftwareDefault:
+    """A default that differs by vendor, as the one for this accelerator."""
+    if not isinstance(default.value, Mapping):
+        return default
+    return replace(default, value=default.value[accelerator.vendor])
 
 
 def by_path(profile: SoftwareProfile) -> dict[str, SoftwareDefault]:
@@ -204,6 +209,24 @@ def _moe(ledger: Ledger) -> None:
     ledger.take("plan.moe.sync_free", False)
 
 
+def _overlap(ledger: Ledger) -> None:
+    """A framework's overlap defaults hold where there is something to hide."""
+    values = ledger.values
+    exists = {
+        "param_gather": values["plan.sharding.strategy"] != "ddp",
+        "tp_comm": bool(values["plan.parallel.sequence_parallel"]),
+        "cp_comm": values["plan.parallel.cp"] != 1,
+        "ep_comm": values["plan.parallel.ep"] != 1,
+        "delay_wgrad": values["plan.parallel.ep"] != 1,
+        "p2p": values["plan.parallel.pp"] != 1,
+    }
+    for name in OVERLAPS:
+        if exists.get(name, True):
+            ledger.take(f"plan.overlap.{name}", name == "cp_comm")
+        else:
+            ledger.derive(f"plan.overlap.{name}", False, "there is nothing to overlap")
+
+
 def _context_parallel(ledger: Ledger, cluster: Cluster) -> None:
     kind = ledger.take("plan.context_parallel.kind", "ring")
     cp, tp = (_number(ledger.values[f"plan.parallel.{name}"]) for name in ("cp", "tp"))
@@ -234,23 +257,61 @@ def _rest(ledger: Ledger) -> None:
 
 
 def amend(draft: Draft, changes: Mapping[str, object]) -> Draft:
-    """A draft with some full paths changed and what follows from them derived anew; its layout is left out."""
-    plan = {**draft.plan, **_below({p: v for p, v in changes.items() if p.startswith("plan.")}, "plan.")}
-    cluster = draft.cluster
+    """A draft with some full paths changed and what follows from them derived anew.
+
+    A None takes a value back. The layout itself is left out: rules look at the counts that shape it.
+    """
+    cluster, software = _amend_cluster(draft.cluster, changes), draft.software
+    if "software.attention" in changes:
+        software = replace(software, attention=_VENDOR_NEUTRAL)
+    moved = {"plan.parallel.pp", "plan.pipeline.virtual_stages"} & changes.keys()
+    stale: frozenset[str] = frozenset(_LAYOUTS) if moved else frozenset()
+    given = (draft.given - stale | changes.keys()) - {path for path, value in changes.items() if value is None}
+    full = {f"plan.{path}": value for path, value in draft.plan.items()}
+    full |= dict.fromkeys(stale) | {path: value for path, value in changes.items() if path in full}
+    full |= _following(full, cluster, model=draft.model, software=software, given=given, changes=changes)
+    plan = _below(full, "plan.")
+    amended = replace(draft, plan=plan, cluster=cluster, software=software, given=given)
+    return replace(amended, layout=None, layout_fault=None, schedule_fault=None)
+
+
+_VENDOR_NEUTRAL: AttentionBackend = "sdpa"
+_LAYOUTS = tuple(
+    f"plan.pipeline.{name}" for name in ("layout", "layers_per_stage", "first_stage_layers", "last_stage_layers")
+)
+
+
+def _amend_cluster(cluster: Cluster, changes: Mapping[str, object]) -> Cluster:
     if "cluster.num_accelerators" in changes:
         cluster = replace(cluster, num_accelerators=_number(changes["cluster.num_accelerators"]))
-    full = {f"plan.{path}": value for path, value in plan.items()}
-    tp, cp, pp = (_number(plan[f"parallel.{name}"]) for name in ("tp", "cp", "pp"))
-    derived: dict[str, object] = {"plan.parallel.dp": replicas(cluster.num_accelerators, tp, cp, pp)}
-    if "plan.parallel.etp" not in draft.given and draft.software.traits.etp_follows_tp and draft.model.is_moe:
-        derived["plan.parallel.etp"] = tp
+    if "cluster.scale_out.kind" in changes:
+        kind: Any = changes["cluster.scale_out.kind"]
+        cluster = replace(cluster, scale_out=replace(cluster.scale_out, kind=kind))
+    return cluster
+
+
+def _following(
+    full: Mapping[str, object],
+    cluster: Cluster,
+    *,
+    model: ModelSpec,
+    software: Software,
+    given: frozenset[str],
+    changes: Mapping[str, object],
+) -> dict[str, object]:
+    """What follows from changed degrees, where the change does not set it too."""
+    tp, cp, pp = (_number(full[f"plan.parallel.{name}"]) for name in ("tp", "cp", "pp"))
+    found: dict[str, object] = {"plan.parallel.dp": replicas(cluster.num_accelerators, tp, cp, pp)}
     if tp == 1:
-        derived["plan.parallel.sequence_parallel"] = False
-    if "plan.pipeline.microbatch_group_size" not in draft.given:
-        derived["plan.pipeline.microbatch_group_size"] = pp
-    full |= derived | changes
-    full |= {"plan.sharding.shard_size": shard_size(full["plan.sharding.strategy"], full, cluster.accelerators_per_node)[0]} | {
-        path: value for path, value in changes.items() if path.startswith("plan.sharding")
-    }  # fmt: skip
-    return replace(draft, plan=_below({p: v for p, v in full.items() if p.startswith("plan.")}, "plan."),
-                   cluster=cluster, layout=None, layout_fault=None, schedule_fault=None)  # fmt: skip
+        found["plan.parallel.sequence_parallel"] = False
+    if "plan.parallel.etp" not in given and software.traits.etp_follows_tp and model.is_moe:
+        found["plan.parallel.etp"] = tp
+    if "plan.pipeline.microbatch_group_size" not in given:
+        found["plan.pipeline.microbatch_group_size"] = pp
+    if isinstance(full["plan.parallel.order"], str):
+        found["plan.parallel.order"] = tuple(full["plan.parallel.order"].split("-"))
+    found |= {path: value for path, value in changes.items() if path == "plan.parallel.dp"}
+    size, _ = shard_size(full["plan.sharding.strategy"], {**full, **found}, cluster.accelerators_per_node)
+    if "plan.sharding.shard_size" not in changes:
+        found["plan.sharding.shard_size"] = size
+    return found

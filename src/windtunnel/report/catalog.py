@@ -37,6 +37,12 @@ def _outline(value: Any, depth: int) -> list[str]:
 def _entry(indent: str, lead: str, item: Any, depth: int) -> list[str]:
     if isinstance(item, list) and not any(isinstance(part, Mapping | list) for part in item):
         return [f"{indent}{lead} [{', '.join(map(_scalar, item))}]"]
+    if (
+        lead == "-"
+        and isinstance(item, Mapping)
+        and not any(isinstance(part, Mapping | list) for part in item.values())
+    ):
+        return [f"{indent}- {', '.join(f'{key} {_scalar(part)}' for key, part in item.items())}"]
     if isinstance(item, Mapping | list):
         return [f"{indent}{lead}", *_outline(item, depth + 1)]
     return [f"{indent}{lead} {_scalar(item)}"]

@@ -18,7 +18,7 @@ from windtunnel.units import human_bytes, human_count
 
 _VERDICT = {"fits": ("FITS", "bold green"), "borderline": ("BORDERLINE", "bold yellow"), "oom": ("OOM", "bold red")}
 _HEADERS = (
-    "stage", "moment", "flight", "weights", "grads", "optim", "activ", "logits", "other", "alloc", "reserv", "device",
+    "stage", "moment", "flight", "weights", "grads", "optim", "activ", "logits", "other", "reserved", "device",
 )  # fmt: skip
 MOST_ROWS = 16
 """Longer pipelines show their ends and their peak."""
@@ -68,9 +68,9 @@ def _rows(memory: Memory) -> list[list[str]]:
 def _cells(stage: MemoryBreakdown) -> list[str]:
     classes = (
         stage.weights, stage.gradients, stage.master + stage.moments, stage.activations, stage.logits,
-        stage.buffers + stage.dispatcher, stage.allocated, stage.reserved, stage.device,
+        stage.buffers + stage.dispatcher, stage.reserved, stage.device,
     )  # fmt: skip
-    return [stage.moment.replace("gradient_reduction", "reduction"), number(stage.in_flight), *map(gib, classes)]
+    return [stage.moment.removeprefix("gradient_"), number(stage.in_flight), *map(gib, classes)]
 
 
 def _merge_equal(rows: Sequence[tuple[int, int, list[str]]]) -> list[tuple[int, int, list[str]]]:

@@ -33,11 +33,11 @@ def schedule_document(timeline: Timeline, in_flight: Sequence[float], name: str)
 
 
 def schedule_text(document: dict[str, Any], timeline: Timeline, width: int) -> RenderableType:
-    """One row a rank, time to the right; a digit is the micro-batch (base 36), later chunks of a rank are dimmer."""
+    """One row a rank, time to the right; a digit is the micro-batch (base 36), every other chunk of a rank is bold."""
+    chunks = f" of {document['virtual_stages']} chunks" if document["virtual_stages"] > 1 else ""
     header = Text.assemble(
         (document["name"], "bold"),
-        f"  {document['stages']} stages, {document['microbatches']} micro-batches, "
-        f"{document['virtual_stages']} virtual stages\n"
+        f"  {document['stages']} stages{chunks}, {document['microbatches']} micro-batches\n"
         f"makespan {number(document['makespan'])}, bubble {percent(document['bubble_fraction'])}, "
         f"in flight at most {number(max(document['peak_in_flight']))} micro-batches",
     )
@@ -55,17 +55,22 @@ def schedule_text(document: dict[str, Any], timeline: Timeline, width: int) -> R
 
 
 def _row(timeline: Timeline, rank: int, columns: int) -> Text:
-    """Characters sampled at the middle of equal slices of time."""
+    """Characters sampled at the middle of equal slices of time; the first of an action is its kind, if it has two."""
     spans = [span for span in timeline.spans[rank] if span.end > span.start]
     slices = _columns(timeline, columns)
-    row, position = Text(), 0
     chunks = sorted({span.chunk for span in spans})
+    row, position, previous = Text(), 0, -1
     for slot in range(slices):
         moment = (slot + 0.5) * timeline.makespan / slices
         while position < len(spans) and spans[position].end <= moment:
             position += 1
-        running = spans[position] if position < len(spans) and spans[position].start <= moment else None
-        row.append(*_cell(running, chunks))
+        if position == len(spans) or spans[position].start > moment:
+            row.append("·", "dim")
+            continue
+        span = spans[position]
+        wide = span.end > moment + timeline.makespan / slices
+        row.append(_character(span, named=wide and position != previous), _style(span, chunks))
+        previous = position
     return row
 
 
@@ -78,8 +83,10 @@ def _columns(timeline: Timeline, columns: int) -> int:
     return units * max(1, min(2, columns // units)) if units <= columns else columns
 
 
-def _cell(span: Span | None, chunks: Sequence[int]) -> tuple[str, str]:
-    if span is None:
-        return "·", "dim"
-    shade = "" if chunks.index(span.chunk) % 2 == 0 else " bold"
-    return _DIGITS[span.microbatch % len(_DIGITS)], f"{_COLOUR[span.kind]}{shade} reverse"
+def _character(span: Span, *, named: bool) -> str:
+    return span.kind[0] if named else _DIGITS[span.microbatch % len(_DIGITS)]
+
+
+def _style(span: Span, chunks: Sequence[int]) -> str:
+    shade = " bold" if chunks.index(span.chunk) % 2 else ""
+    return f"{_COLOUR[span.kind]}{shade} reverse"

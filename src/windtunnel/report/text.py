@@ -41,8 +41,9 @@ def title(projection: Projection) -> Text:
     layout = job.plan.parallel
     degrees = [f"{name} {getattr(layout, name)}" for name in ("tp", "cp", "pp", "ep", "etp", "dp")]
     kept = [text for text in degrees if not text.endswith(" 1")] or ["dp 1"]
-    plan = [*kept, projection.schedule_name, job.plan.sharding.strategy, job.plan.precision.compute]
-    sizes = f"micro-batch {batch.micro_batch_size}, {batch.global_batch_size:,} × {batch.sequence_length:,} tokens"
+    schedule = [projection.schedule_name] if layout.pp > 1 else []
+    plan = [*kept, *schedule, job.plan.sharding.strategy, job.plan.precision.compute]
+    sizes = f"batch {batch.global_batch_size:,} × {batch.sequence_length:,} by {batch.micro_batch_size}"
     parameters = human_count(projection.parameters.total)
     return Text.assemble(
         (job.model.name, "bold"),

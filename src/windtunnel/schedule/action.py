@@ -33,8 +33,8 @@ class Order:
 
     ``placement[rank][chunk]`` is the global chunk of a local one; ``virtual_stages`` is the number of chunks that make
     one stage. A bidirectional rank holds two whole stages, so its placement has two entries while ``virtual_stages``
-    stays 1. ``overlapped[rank]`` lists the positions of actions that run beside the action that follows them (one
-    computes while the other communicates).
+    stays 1. ``overlapped[rank]`` lists the positions of actions that run beside the action that follows them: a pair
+    starts once both can and hands on its results when both are done.
     """
 
     name: str

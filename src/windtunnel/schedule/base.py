@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 from windtunnel.schedule.action import Action, Kind, Placement, Rows
 
+Costs = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of a schedule; ``microbatch_group_size`` is how many micro-batches a chunk takes at a stretch."""
+    """What is asked of a schedule.
+
+    ``microbatch_group_size`` is how many micro-batches a chunk takes at a stretch, ``memory_cap`` how many a stage may
+    keep. ``costs`` are F, B and W of a stage and a hop between stages, in any unit.
+    """
 
     num_stages: int
     num_microbatches: int
@@ -18,6 +24,7 @@ class Request:
     microbatch_group_size: int | None = None
     memory_cap: int | None = None
     orders: tuple[tuple[str, ...], ...] | None = None
+    costs: Costs | None = None
 
     @property
     def group_size(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -19,9 +19,10 @@ PATH = "plan.pipeline.orders"
 class Program:
     """Actions are nodes, numbered rank by rank in the sequence of the order; rank r owns first[r]..first[r+1]-1.
 
-    ``node``, ``rank``, ``producer``, ``edge`` and ``slot`` are columns of one table, in a topological order:
-    ``producer`` is the node on another rank whose end it waits for (num_nodes where there is none), ``edge`` the lower
-    global chunk of that hop (num_chunks - 1 where there is none), ``slot`` = kind index × num_chunks + global chunk.
+    ``node``, ``rank``, ``producer``, ``edge`` and ``slot`` are columns of one table, in topological order; ``producer``
+    is the node on another rank whose end it waits for (num_nodes where there is none), ``edge`` the lower global chunk
+    of that hop (num_chunks - 1 where there is none), ``slot`` = kind index × num_chunks + global chunk. The nodes in
+    ``paired`` form overlapped pairs with their successors and stand next to them in the table.
     Waiting for an action of the same rank needs no entry: the sequence of the rank implies it.
     ``kinds``, ``microbatches`` and ``chunks`` (global) are per rank.
     """
@@ -34,6 +35,7 @@ class Program:
     producer: tuple[int, ...]
     edge: tuple[int, ...]
     slot: tuple[int, ...]
+    paired: frozenset[int]
     kinds: tuple[tuple[Kind, ...], ...]
     microbatches: tuple[tuple[int, ...], ...]
     chunks: tuple[tuple[int, ...], ...]
@@ -46,31 +48,17 @@ def compile_order(order: Order) -> Program:
     Raises LegalityError where an action is missing, doubled or misplaced, and where the order deadlocks (the cycle).
     """
     first = tuple(accumulate((len(row) for row in order.actions), initial=0))
-    producers = _producers(order, first)
-    sequence = _topological(order, first, producers)
-    chunks = tuple(
-        tuple([held[action.chunk] for action in row]) for row, held in zip(order.actions, order.placement, strict=True)
+    paired = frozenset(
+        first[rank] + position for rank, positions in enumerate(order.overlapped) for position in positions
     )
-    return _program(order, first, producers, sequence, chunks)
-
-
-def _program(
-    order: Order,
-    first: tuple[int, ...],
-    producers: list[int],
-    sequence: list[tuple[int, int]],
-    chunks: tuple[tuple[int, ...], ...],
-) -> Program:
+    producers = _producers(order, first, paired)
+    sequence = _topological(order, first, producers, paired)
+    nodes = [node for node, _ in sequence]
     num_nodes, num_chunks = first[-1], order.num_chunks
-    kinds = tuple(tuple([action.kind for action in row]) for row in order.actions)
-    index = {kind: KINDS.index(kind) * num_chunks for kind in KINDS}
-    flat_kinds = [kind for row in kinds for kind in row]
-    flat_chunks = [chunk for row in chunks for chunk in row]
     rank_of = [rank for rank, row in enumerate(order.actions) for _ in row]
     remote = [q if q != NOWHERE and rank_of[q] != rank_of[n] else num_nodes for n, q in enumerate(producers)]
-    # F arrives over the edge below its chunk, B over the edge above it
-    edges = [chunk - 1 if kind == "F" else chunk for kind, chunk in zip(flat_kinds, flat_chunks, strict=True)]
-    nodes = [node for node, _ in sequence]
+    kinds, chunks = _kinds(order), _global_chunks(order)
+    edges, slots = _edges_and_slots(kinds, chunks, num_chunks)
     return Program(
         num_chunks=num_chunks,
         num_nodes=num_nodes,
@@ -79,11 +67,34 @@ def _program(
         rank=tuple([rank for _, rank in sequence]),
         producer=tuple([remote[n] for n in nodes]),
         edge=tuple([edges[n] if remote[n] != num_nodes else num_chunks - 1 for n in nodes]),
-        slot=tuple([index[flat_kinds[n]] + flat_chunks[n] for n in nodes]),
+        slot=tuple([slots[n] for n in nodes]),
+        paired=paired,
         kinds=kinds,
         microbatches=tuple(tuple([action.microbatch for action in row]) for row in order.actions),
         chunks=chunks,
     )
+
+
+def _kinds(order: Order) -> tuple[tuple[Kind, ...], ...]:
+    return tuple(tuple([action.kind for action in row]) for row in order.actions)
+
+
+def _global_chunks(order: Order) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple([held[action.chunk] for action in row]) for row, held in zip(order.actions, order.placement, strict=True)
+    )
+
+
+def _edges_and_slots(
+    kinds: Sequence[Sequence[Kind]], chunks: Sequence[Sequence[int]], num_chunks: int
+) -> tuple[list[int], list[int]]:
+    """Per node: F arrives over the edge below its chunk, B over the edge above it; slot = kind × num_chunks + chunk."""
+    base = {kind: KINDS.index(kind) * num_chunks for kind in KINDS}
+    edges, slots = [], []
+    for row, held in zip(kinds, chunks, strict=True):
+        edges += [chunk - 1 if kind == "F" else chunk for kind, chunk in zip(row, held, strict=True)]
+        slots += [base[kind] + chunk for kind, chunk in zip(row, held, strict=True)]
+    return edges, slots
 
 
 def _positions(order: Order, first: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
@@ -107,7 +118,7 @@ def _positions(order: Order, first: Sequence[int]) -> tuple[list[int], list[int]
     return forward, backward, weight
 
 
-def _producers(order: Order, first: Sequence[int]) -> list[int]:
+def _producers(order: Order, first: Sequence[int], paired: frozenset[int]) -> list[int]:
     """Per node the node of the neighbouring chunk it waits for, after checking what it waits for on its own rank."""
     forward, backward, _ = _positions(order, first)
     last = order.num_chunks - 1
@@ -122,13 +133,15 @@ def _producers(order: Order, first: Sequence[int]) -> list[int]:
                 producers.append(forward[key - 1] if chunk else NOWHERE)
                 continue
             own = backward[key] if kind == "W" else forward[key]
-            if not start <= own < node:
+            if not start <= own < node - (node - 1 in paired):
                 raise LegalityError(_too_early(order, rank, action, own, first))
             producers.append(backward[key + 1] if chunk < last and kind != "W" else NOWHERE)
     return producers
 
 
-def _topological(order: Order, first: Sequence[int], producers: Sequence[int]) -> list[tuple[int, int]]:
+def _topological(
+    order: Order, first: Sequence[int], producers: Sequence[int], paired: frozenset[int]
+) -> list[tuple[int, int]]:
     """(node, rank) such that every producer comes first: each rank runs on until an input is missing."""
     heads = list(first[:-1])
     done = bytearray(len(producers))
@@ -139,19 +152,30 @@ def _topological(order: Order, first: Sequence[int], producers: Sequence[int]) -
         rank = ready.pop()
         node, end = heads[rank], first[rank + 1]
         while node < end:
-            producer = producers[node]
-            if producer != NOWHERE and not done[producer]:
-                waiting[producer] = rank
+            after = node + 2 if node in paired else node + 1
+            awaited = _awaited(producers[node:after], done)
+            if awaited != NOWHERE:
+                waiting[awaited] = rank
                 break
-            done[node] = 1
-            sequence.append((node, rank))
-            if node in waiting:
-                ready.append(waiting.pop(node))
-            node += 1
+            for ran in range(node, after):
+                done[ran] = 1
+                sequence.append((ran, rank))
+                if ran in waiting:
+                    ready.append(waiting.pop(ran))
+            node = after
         heads[rank] = node
     if len(sequence) < len(producers):
-        raise LegalityError(_deadlock(order, first, producers, heads))
+        blocked = {rank: node for node, rank in waiting.items()}
+        raise LegalityError(_deadlock(order, first, heads, blocked))
     return sequence
+
+
+def _awaited(inputs: Sequence[int], done: bytearray) -> int:
+    """The first input that is not there yet, NOWHERE where all are."""
+    for producer in inputs:
+        if producer != NOWHERE and not done[producer]:
+            return producer
+    return NOWHERE
 
 
 def _locate(order: Order, first: Sequence[int], node: int) -> tuple[int, Action]:
@@ -159,15 +183,15 @@ def _locate(order: Order, first: Sequence[int], node: int) -> tuple[int, Action]
     return rank, order.actions[rank][node - first[rank]]
 
 
-def _deadlock(order: Order, first: Sequence[int], producers: Sequence[int], heads: Sequence[int]) -> Fault:
-    rank = next(r for r in range(len(order.actions)) if heads[r] < first[r + 1])
+def _deadlock(order: Order, first: Sequence[int], heads: Sequence[int], blocked: Mapping[int, int]) -> Fault:
+    """``blocked[rank]`` is the node that the rank, stuck at ``heads[rank]``, waits for."""
+    rank = min(blocked)
     seen: list[int] = []
     hops: list[str] = []
     while rank not in seen:
         seen.append(rank)
-        producer = producers[heads[rank]]
         _, action = _locate(order, first, heads[rank])
-        source, wanted = _locate(order, first, producer)
+        source, wanted = _locate(order, first, blocked[rank])
         hops.append(f"rank {rank} at {format_action(action)} waits for {format_action(wanted)} of rank {source}")
         rank = source
     cycle = ", ".join(hops[seen.index(rank) :])

@@ -11,10 +11,12 @@ from windtunnel.schedule.base import Request, Schedule, grouped, looped, one_for
 
 
 def warmup(request: Request, rank: int) -> int:
-    """Forwards before the first pair: those of (interleaved) 1F1B and one more."""
-    p, m, v = request.num_stages, request.num_microbatches, request.virtual_stages
-    plain = p - 1 - rank if v == 1 else interleaved_1f1b.warmup(request, rank)
-    return min(plain + 1, m * v)
+    """Forwards before the first pair: those of interleaved 1F1B, for any v, and one more.
+
+    Two per hop also where v = 1: a pair hands on its results only when both are done.
+    """
+    total = request.num_microbatches * request.virtual_stages
+    return min(interleaved_1f1b.warmup(request, rank) + 1, total)
 
 
 def rows(request: Request) -> Rows:

@@ -7,12 +7,26 @@ from functools import lru_cache
 
 from windtunnel.errors import Fault, FormatError, LegalityError
 from windtunnel.schedule.action import Order, Placement
-from windtunnel.schedule.base import Request, Schedule
+from windtunnel.schedule.base import Costs, Request, Schedule
+from windtunnel.schedule.custom import CUSTOM
+from windtunnel.schedule.dualpipe import DUALPIPE
+from windtunnel.schedule.dualpipe_v import DUALPIPE_V
+from windtunnel.schedule.ep_overlap import EP_OVERLAP
 from windtunnel.schedule.gpipe import GPIPE
 from windtunnel.schedule.interleaved_1f1b import INTERLEAVED_1F1B
+from windtunnel.schedule.interleaved_zb import INTERLEAVED_ZB
+from windtunnel.schedule.looped_bfs import LOOPED_BFS
 from windtunnel.schedule.one_f_one_b import ONE_F_ONE_B
+from windtunnel.schedule.v_half import V_HALF
+from windtunnel.schedule.v_min import V_MIN
+from windtunnel.schedule.zb_h1 import ZB_H1
+from windtunnel.schedule.zb_heuristic import ZB_HEURISTIC
+from windtunnel.schedule.zbv import ZBV
 
-SCHEDULES: tuple[Schedule, ...] = (GPIPE, ONE_F_ONE_B, INTERLEAVED_1F1B)
+SCHEDULES: tuple[Schedule, ...] = (
+    GPIPE, ONE_F_ONE_B, INTERLEAVED_1F1B, LOOPED_BFS, EP_OVERLAP, ZB_H1, ZB_HEURISTIC, INTERLEAVED_ZB,
+    ZBV, V_HALF, V_MIN, DUALPIPE, DUALPIPE_V, CUSTOM,
+)  # fmt: skip
 
 
 def schedule_names() -> tuple[str, ...]:
@@ -67,11 +81,13 @@ def build_order(  # noqa: PLR0917
     microbatch_group_size: int | None = None,
     memory_cap: int | None = None,
     orders: Sequence[Sequence[str]] | None = None,
+    costs: Costs | None = None,
 ) -> Order:
     """The order of ``name``; the same object for the same request.
 
-    V-shaped schedules imply two chunks per stage. ``memory_cap`` counts micro-batches of a stage (``zb_heuristic``),
-    ``orders`` are the tokens of each rank (``custom``); a schedule that has no use for an option ignores it.
+    V-shaped schedules imply two chunks per stage. ``memory_cap`` counts micro-batches of a stage and ``costs`` are
+    seconds of F, B, W of a stage and of a hop (``zb_heuristic``, which weighs them; default 1, 1, 1, 0), ``orders`` are
+    the tokens of each rank (``custom``). A schedule that has no use for an option ignores it.
     Raises FormatError for an unknown name, LegalityError where the schedule does not apply.
     """
     schedule = find(name)
@@ -82,6 +98,7 @@ def build_order(  # noqa: PLR0917
         microbatch_group_size=microbatch_group_size,
         memory_cap=memory_cap,
         orders=_frozen(orders),
+        costs=costs,
     )
     return _build(schedule, _effective(schedule, request))
 
@@ -118,6 +135,7 @@ def _effective(schedule: Schedule, request: Request) -> Request:
         microbatch_group_size=request.microbatch_group_size if "microbatch_group_size" in schedule.uses else None,
         memory_cap=request.memory_cap if "memory_cap" in schedule.uses else None,
         orders=request.orders if "orders" in schedule.uses else None,
+        costs=request.costs if "costs" in schedule.uses else None,
     )
 
 

@@ -7,7 +7,7 @@ from windtunnel.schedule.base import Request, Schedule, each, looped, one_forwar
 
 
 def rows(request: Request) -> Rows:
-    """Rank r delays its weight gradients by r micro-batches: makespan m(F+B+W) + (p-1)(F+B-W), p micro-batches alive."""
+    """Rank r delays its weight gradients by r micro-batches: makespan m(F+B+W) + (p-1)(F+B-W), p alive."""
     p, m = request.num_stages, request.num_microbatches
     forwards, inputs, weights = each("F", m), each("B", m), each("W", m)
     if m < p:

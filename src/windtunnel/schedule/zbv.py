@@ -12,6 +12,9 @@ DOWN: tuple[Step, ...] = (("F", 0),)
 UP: tuple[Step, ...] = (("F", 1),)
 TURN_BACK: tuple[Step, ...] = (("B", 1), ("W", 1))
 RETURN: tuple[Step, ...] = (("B", 0), ("W", 0))
+LATE_UP: tuple[Step, ...] = (("W", 1),)
+LATE_DOWN: tuple[Step, ...] = (("W", 0),)
+BOTH: tuple[Step, ...] = (("B", 0), ("B", 1))
 
 
 def rows(request: Request) -> Rows:
@@ -37,9 +40,10 @@ def _steps(p: int, rank: int, m: int) -> list[Step]:
             down_done += 1
         steps += (*RETURN, *UP, *TURN_BACK)
         up_done += 1
-    steps += [("B", 0), ("B", 1)] * up + [*RETURN * after]
+    steps += (*BOTH * up, *RETURN * after)
     done = Counter(steps)
-    return steps + [("W", 1)] * (m - done["W", 1]) + [("W", 0)] * (m - done["W", 0])
+    steps += (*LATE_UP * (m - done["W", 1]), *LATE_DOWN * (m - done["W", 0]))
+    return steps
 
 
 def _numbered(steps: list[Step]) -> list[Action]:

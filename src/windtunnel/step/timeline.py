@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -55,11 +55,14 @@ def execute(order: Order, durations: Sequence[ChunkDurations], transfer: float |
 
     ``durations[chunk]`` is indexed by global chunk. ``transfer`` is the seconds of one hop between neighbouring chunks
     on different ranks, one number for all or one per edge (``transfer[g]`` between global chunks g and g+1, both ways);
-    a hop within a rank is free. Overlapped pairs run in sequence: what they hide belongs in the durations.
+    a hop within a rank is free. An overlapped pair lasts the sum of its two actions (what it hides belongs in the
+    durations) and hands on both results at its end; its spans are shown one after the other.
     Raises LegalityError naming the cycle when the order deadlocks.
     """
     program = compile_order(order)
     starts, ends, _ = _run(program, durations, transfer)
+    for node in program.paired:
+        ends[node] = starts[node + 1]
     spans = []
     for rank, (kinds, microbatches, chunks) in enumerate(
         zip(program.kinds, program.microbatches, program.chunks, strict=True)
@@ -86,9 +89,10 @@ def _run(
     starts = [0.0] * program.num_nodes
     ends = [0.0] * (program.num_nodes + 1)  # the last entry is the producer of what waits for nothing
     clocks = [0.0] * (len(program.first) - 1)
-    for node, rank, producer, edge, slot in zip(
-        program.node, program.rank, program.producer, program.edge, program.slot, strict=True
-    ):
+    table = zip(program.node, program.rank, program.producer, program.edge, program.slot, strict=True)
+    if program.paired:
+        _run_pairs(table, program.paired, seconds, hops, starts, ends, clocks)
+    for node, rank, producer, edge, slot in table:
         start = clocks[rank]
         arrival = ends[producer] + hops[edge]
         if arrival > start:  # noqa: PLR1730  max() would double the time of the loop
@@ -96,6 +100,28 @@ def _run(
         starts[node] = start
         ends[node] = clocks[rank] = start + seconds[slot]
     return starts, ends, clocks
+
+
+def _run_pairs(  # noqa: PLR0917  the state of _run
+    table: Iterator[tuple[int, int, int, int, int]],
+    paired: frozenset[int],
+    seconds: list[float],
+    hops: list[float],
+    starts: list[float],
+    ends: list[float],
+    clocks: list[float],
+) -> None:
+    """The pass of ``_run`` over an order with pairs: both actions start together and end together."""
+    for node, rank, producer, edge, slot in table:
+        start = max(clocks[rank], ends[producer] + hops[edge])
+        if node not in paired:
+            starts[node] = start
+            ends[node] = clocks[rank] = start + seconds[slot]
+            continue
+        mate, _, producer_of_mate, edge_of_mate, slot_of_mate = next(table)
+        start = max(start, ends[producer_of_mate] + hops[edge_of_mate])
+        starts[node], starts[mate] = start, start + seconds[slot]
+        ends[node] = ends[mate] = clocks[rank] = starts[mate] + seconds[slot_of_mate]
 
 
 def _seconds(durations: Sequence[ChunkDurations]) -> list[float]:
