@@ -1,8 +1,9 @@
 """The examples in README and docs: found, run, compared, and pasted anew.
 
 The convention: in a ``console`` block a line that starts with ``$ `` is a command, and the lines up to the next one are
-what it prints. No lines: only the exit code 0 is asked for. A line ``...`` stands for any lines. ``# exit 1`` at the
-end of a command names another exit code. A block below ``<!-- pasted by make docs -->`` is rewritten from a real run.
+what it prints. No lines: only the exit code 0 is asked for. A line ``...`` stands for any lines, ``...`` at the
+end of a line for its rest. ``# exit 1`` at the end of a command names another exit code. A block below
+``<!-- pasted by make docs -->`` is rewritten from a real run.
 A ``yaml`` block that has ``model:``, ``cluster:`` and ``plan:`` at its left margin is a job and must load.
 
     python docs/examples.py FILE…    rewrite the pasted blocks of these files
@@ -62,9 +63,16 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether output is what a page shows; ``...`` alone on a line is any lines, trailing blanks do not count."""
-    parts = [re.escape(_tidy(part)) for part in re.split(r"^\.\.\.$\n?", shown, flags=re.M)]
-    return re.fullmatch("(?:.*\n)?".join(parts), _tidy(printed), re.S) is not None
+    """Whether output is what a page shows; trailing blanks do not count."""
+    return re.fullmatch("".join(map(_pattern, _tidy(shown).splitlines())), _tidy(printed)) is not None
+
+
+def _pattern(line: str) -> str:
+    if line == "...":
+        return r"(?:[^\n]*\n)*?"
+    if line.endswith("..."):
+        return re.escape(line.removesuffix("...")) + r"[^\n]*\n"
+    return re.escape(line) + "\n"
 
 
 def paste(path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "load_job": "windtunnel.catalog",
-    "project": "windtunnel.projection",
+    "load_job": "windtunnel.catalog.jobs",
+    "project": "windtunnel.projection.project",
     "Job": "windtunnel.job",
-    "Projection": "windtunnel.projection",
+    "Projection": "windtunnel.projection.result",
     "WindtunnelError": "windtunnel.errors",
 }
 

@@ -22,6 +22,8 @@ _MULTIPLIES_IN: dict[str, Peak] = {
     "nvfp4": "fp4", "mxfp4": "fp4",
 }  # fmt: skip
 
+_SAVED: dict[str, float] = {"mxfp8": 1 + 1 / 32, "fp8_blockwise": 1 + 4 / 128, "nvfp4": 0.5 + 1 / 16, "mxfp4": 0.5 + 1 / 32}
+
 _HIGH_PRECISION = frozenset({"fp32", "tf32", "fp16", "bf16"})
 
 
@@ -40,3 +42,8 @@ def activation(compute: str) -> Storage:
     if compute in ("fp32", "tf32"):
         return "fp32"
     return "fp16" if compute == "fp16" else "bf16"
+
+
+def saved_operand(compute: str) -> float:
+    """Bytes per element of a quantized GEMM input kept for the weight gradient, scales included."""
+    return _SAVED.get(compute, BYTES[operand(compute)])

@@ -69,6 +69,8 @@ def test_links_between_pages_lead_somewhere(page: Path):
         ("a\nc\n", "a\nb\nc\n", False),
         ("a\n...\nd\n", "a\nb\nc\n", False),
         ("a.c\n", "abc\n", False),
+        ("a: ...\n", "a: 12\n", True),
+        ("a: ...\n", "a: 12\nb\n", False),
     ],
 )
 def test_how_output_is_compared(shown: str, printed: str, same: bool):

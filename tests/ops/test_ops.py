@@ -34,6 +34,7 @@ WHOLE = Context(
     fused_kernels=True,
     compiled=False,
     kept_tensors="megatron",
+    keeps_quantized_inputs=False,
     local_spec=False,
     gather_in_fp8=False,
     moe=MoePlan(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from report_builders import GIB, memory, stage
 
 from windtunnel.catalog.constants import constants
 from windtunnel.job.cluster import Accelerator, Cluster, GemmEfficiency, Host, Peaks, ScaleOut, ScaleUp
@@ -10,13 +11,10 @@ from windtunnel.job.job import Job, Origin
 from windtunnel.job.model import ModelSpec
 from windtunnel.job.plan import Batch, Chunk, Parallel, Pipeline, Plan, Precision, Sharding
 from windtunnel.job.software import Software
-from windtunnel.memory.breakdown import MemoryBreakdown
-from windtunnel.projection.result import FlopsPerToken, Memory, Parameters, Projection, Provenance
+from windtunnel.projection.result import FlopsPerToken, Parameters, Projection, Provenance
 from windtunnel.schedule.registry import build_order
 from windtunnel.step.parts import Parts
 from windtunnel.step.timeline import ChunkDurations, execute
-
-GIB = 2.0**30
 
 
 @pytest.fixture(scope="session")
@@ -68,19 +66,6 @@ def job() -> Job:
         ),
         warnings=("intermediate sizes are small",),
     )
-
-
-def stage(index: int, gib: float, in_flight: float) -> MemoryBreakdown:
-    """A stage that holds ``gib`` of weights and of activations, 2 GiB over."""
-    return MemoryBreakdown(
-        stage=index, rank=2 * index, moment="backward", in_flight=in_flight, weights=gib * GIB, gradients=0.0,
-        master=0.0, moments=0.0, activations=gib * GIB, logits=0.0, buffers=0.0, dispatcher=0.0,
-        reserved=(2 * gib + 1) * GIB, overhead=GIB,
-    )  # fmt: skip
-
-
-def memory(*stages: MemoryBreakdown) -> Memory:
-    return Memory(verdict="fits", capacity=80 * GIB, stages=stages, host=0.0)
 
 
 @pytest.fixture(scope="session")

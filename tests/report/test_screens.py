@@ -6,7 +6,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from conftest import GIB, memory, stage
+from report_builders import GIB, memory, stage
 from rich.console import Console
 
 from windtunnel.job.job import Origin
@@ -82,15 +82,20 @@ def test_memory_alone_names_the_largest_values(projection):
     assert "largest sequence length that fits: none fits" in text
 
 
-def test_eight_assumptions_are_shown_and_the_rest_counted():
-    origin = [Origin(f"plan.x{index}", index, "neutral", "default") for index in range(20)]
+def test_eight_assumptions_are_shown_and_the_rest_counted(job):
+    origin = [Origin(f"plan.x{index}", 2, "neutral", "default") for index in range(20)]
     origin += [Origin("software.date", "2026-01", "neutral", "newest"), Origin("model.name", "m", "file", "given")]
-    lines = render(*assumed_lines(origin)).splitlines()
+    lines = render(*assumed_lines(replace(job, origin=tuple(origin)))).splitlines()
     assert lines[0] == "Assumed"
     assert "software.date" in lines[1]
     assert len(lines) == 1 + 8 + 1
     assert "and 13 more" in lines[-1]
-    assert assumed_lines([Origin("model.name", "m", "file", "given")]) == []
+
+
+def test_what_was_given_or_cannot_matter_is_no_assumption(job):
+    origin = (Origin("model.name", "m", "file", "given"), Origin("plan.moe.routing", "balanced", "neutral", "default"))
+    assert not job.model.is_moe
+    assert assumed_lines(replace(job, origin=origin)) == []
 
 
 def test_an_explanation(projection):
@@ -117,7 +122,7 @@ def test_a_comparison_shows_what_differs_and_why(projection):
     assert "plan.parallel.pp" not in text
     assert "+33.3 %" in text
     assert "one → two" in text
-    assert "−500 ms" in text
+    assert "-500 ms" in text
 
 
 def test_legality():

@@ -9,7 +9,7 @@ import pytest
 from windtunnel.errors import FormatError, LegalityError
 from windtunnel.job.plan import V_SCHEDULES
 from windtunnel.schedule.action import Action, format_action, parse_action
-from windtunnel.schedule.registry import applicable, build_order, placement, schedule_names
+from windtunnel.schedule.registry import applicable, build_order, find, placement, schedule_names
 
 
 def spelled(name: str, p: int, m: int, v: int, rank: int) -> str:
@@ -100,14 +100,14 @@ def test_tokens_that_are_no_action(token: str) -> None:
         parse_action(token)
 
 
-@pytest.mark.parametrize("name", ["1f1b", "zbv", "v_min"])
-def test_a_custom_order_is_what_it_spells(name: str) -> None:
-    order = build_order(name, 4, 8)
+@pytest.mark.parametrize("name", [name for name in schedule_names() if name != "custom"])
+def test_a_custom_order_is_what_it_spells_and_finds_its_placement(name: str) -> None:
+    v = find(name).virtual_stages or 2
+    order = build_order(name, 4, 8, v)
     tokens = [[format_action(a) for a in row] for row in order.actions]
-    if order.virtual_stages == 1:
-        assert build_order("custom", 4, 8, 1, orders=tokens).actions == order.actions
-    reread = build_order("custom", 4, 8, order.virtual_stages, orders=tokens)
-    assert [[format_action(a) for a in row] for row in reread.actions] == tokens
+    reread = build_order("custom", 4, 8, v, orders=tokens)
+    assert reread.actions == order.actions
+    assert reread.placement == order.placement
 
 
 def test_the_same_request_is_the_same_object() -> None:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from windtunnel.catalog.hardware import CatalogAccelerator, at_power, find_accelerator, with_bandwidth
+from windtunnel.catalog.hardware import (
+    CatalogAccelerator,
+    accelerator_names,
+    at_power,
+    find_accelerator,
+    with_bandwidth,
+)
 from windtunnel.catalog.models import model_to_mapping
 from windtunnel.errors import MissingError
 from windtunnel.job.cluster import Accelerator, Cluster
@@ -90,8 +96,15 @@ def _fields_of(cluster: Cluster) -> dict[str, Any]:
     """A custom accelerator with all its fields, its fabric and its host."""
     part: Accelerator = cluster.accelerator
     mapping = _written(part, leave_out=("peaks", "measured", "attention"))
+    if part.measured:
+        # That a part is among the evidence comes with a catalog name only; every figure of it is replaced.
+        mapping["base"] = _relative(part)
     rates = {dtype: getattr(part.peaks, dtype) for dtype in _PEAKS}
-    mapping["peaks"] = {dtype: format_quantity(rate, "flops") for dtype, rate in rates.items() if rate is not None}
+    mapping["peaks"] = {
+        dtype: None if rate is None else format_quantity(rate, "flops")
+        for dtype, rate in rates.items()
+        if rate is not None or part.measured
+    }
     mapping["gemm"] = {**mapping["gemm"], "launch": format_quantity(part.gemm.launch, "time")}
     mapping["attention"] = [_written(entry) for entry in part.attention]
     mapping["scale_up"] = {
@@ -99,6 +112,13 @@ def _fields_of(cluster: Cluster) -> dict[str, Any]:
         "fits": [_written(fit) for fit in cluster.scale_up.fits],
     }
     return mapping
+
+
+def _relative(part: Accelerator) -> str:
+    """A catalog accelerator of the same architecture that is among the evidence."""
+    known = (find_accelerator(name).accelerator for name in accelerator_names())
+    same = [one for one in known if one.measured and (one.power is None) == (part.power is None)]
+    return next((one.name for one in same if one.architecture == part.architecture), same[0].name)
 
 
 def _software(software: Software) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from windtunnel.catalog.files import JOB_LIMIT, parse_yaml, read_yaml
 from windtunnel.catalog.format import read_section
 from windtunnel.catalog.job_format import JobFile
 from windtunnel.catalog.layouts import resolve_layout
-from windtunnel.catalog.model_section import read_model_value
+from windtunnel.catalog.model_section import read_model_value, with_base
 from windtunnel.catalog.overrides import parse_overrides, path_faults, with_values
 from windtunnel.catalog.rederive import Rederived, rederive, scaled_batch
 from windtunnel.catalog.software import software_profile
@@ -102,15 +102,16 @@ def draft_of(
 ) -> Draft:
     """A mapping and the changes laid over it, completed."""
     merged = with_values(mapping, changes) if changes else dict(mapping)
-    section = read_section(JobFile, merged)
+    section = read_section(JobFile, with_base(merged, base_dir))
     parts = _read_parts(section, base_dir)
     given = flatten(section)
     rederived = Rederived(given=given, notes=())
     if changes and mapping:
         file = flatten(mapping)
-        rederived = rederive(given, file, changes, parts.model.num_layers, _file_chunks(file, base_dir))
+        leaves = _leaves(changes, file)
+        rederived = rederive(given, file, leaves, parts.model.num_layers, _file_chunks(file, base_dir))
         if scale_batch:
-            rederived = replace(rederived, given={**rederived.given, **scaled_batch(rederived.given, file, changes)})
+            rederived = replace(rederived, given={**rederived.given, **scaled_batch(rederived.given, file, leaves)})
     return _complete(parts, rederived, base_dir)
 
 
@@ -227,7 +228,7 @@ def _file_chunks(file: Mapping[str, Any], base_dir: Path) -> int | None:
     if not isinstance(text, str):
         return None
     try:
-        return _chunks(text, read_model_value(file["model"], base_dir)[0])
+        return _chunks(text, read_model_value(with_base(file, base_dir)["model"], base_dir)[0])
     except (WindtunnelError, KeyError, TypeError, ValueError):
         return None
 
@@ -291,6 +292,18 @@ def _flatten(value: object, path: str, flat: dict[str, Any]) -> None:
             _flatten(below, f"{path}.{key}", flat)
     elif value is not None:
         flat[path] = value
+
+
+def _leaves(changes: Mapping[str, object], file: Mapping[str, Any]) -> dict[str, object]:
+    """Changes by the paths of single values: a section set as a whole also takes back what the file has in it."""
+    leaves: dict[str, object] = {}
+    for path, value in changes.items():
+        if isinstance(value, Mapping) and path.split(".")[0] in _SECTIONS:
+            leaves |= {known: None for known in file if known.startswith(f"{path}.")}
+            _flatten(value, path, leaves)
+        else:
+            leaves[path] = value
+    return leaves
 
 
 def read_source(source: Source) -> tuple[Mapping[str, Any], Path]:

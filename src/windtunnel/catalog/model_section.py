@@ -18,11 +18,13 @@ def read_model_value(value: str | Mapping[str, Any], base_dir: Path) -> tuple[Mo
         FormatError: every key of an inline model that is wrong.
     """
     if isinstance(value, str):
-        model = load_model_file(base_dir / value) if _is_file(value, base_dir) else find_model(value)
-        return model, ()
-    whole = _on_base(dict(value)) if value.get("base") is not None else value
-    model = read_model({key: item for key, item in whole.items() if item is not None})
+        return _named(value, base_dir), ()
+    model = read_model({key: item for key, item in value.items() if item is not None})
     return model, _notes(model, value)
+
+
+def _named(name: str, base_dir: Path) -> ModelSpec:
+    return load_model_file(base_dir / name) if _is_file(name, base_dir) else find_model(name)
 
 
 def _is_file(name: str, base_dir: Path) -> bool:
@@ -30,10 +32,18 @@ def _is_file(name: str, base_dir: Path) -> bool:
     return name.endswith(".json") or name.startswith((".", "/", "~")) or (base_dir / name).is_file()
 
 
-def _on_base(value: dict[str, Any]) -> dict[str, Any]:
-    """The base's own keys, replaced by those present; null takes a part away."""
-    base = str(value.pop("base"))
-    return _merged(model_to_mapping(find_model(base)), {"name": f"{base} (changed)", **value})
+def with_base(job: Mapping[str, Any], base_dir: Path) -> Mapping[str, Any]:
+    """A job whose model's ``base`` is written out: the base's own keys, replaced by those present; null takes one away.
+
+    Raises:
+        MissingError: the base is neither in the catalog nor a file.
+    """
+    model = job.get("model")
+    if not isinstance(model, Mapping) or not isinstance(model.get("base"), str):
+        return job
+    base = str(model["base"])
+    changes = {"name": f"{base} (changed)", **{key: value for key, value in model.items() if key != "base"}}
+    return {**job, "model": _merged(model_to_mapping(_named(base, base_dir)), changes)}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

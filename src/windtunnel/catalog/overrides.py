@@ -10,6 +10,7 @@ from windtunnel.catalog.files import parse_yaml
 from windtunnel.errors import Fault, FormatError
 
 _LONGEST_VALUE = 65_536
+_NULLS = frozenset({"null", "Null", "NULL", "~"})
 _BASED = frozenset({"model", "cluster.accelerator"})
 """Sections that may be a name: a value set below one turns the name into ``{base: NAME}``."""
 
@@ -65,7 +66,8 @@ def _value(text: str, path: str) -> object:
         raise FormatError(Fault(path, show(text), f"a value is at most {_LONGEST_VALUE} characters", "use a job file"))
     if not text.strip():
         raise FormatError(Fault(path, "", "a value is due after =", "write null to empty a value"))
-    return parse_yaml(text, path)
+    # A document of nothing but null is an empty file to the reader of files; here it takes a value back.
+    return None if text.strip() in _NULLS else parse_yaml(text, path)
 
 
 def with_values(mapping: Mapping[str, object], values: Mapping[str, object]) -> dict[str, object]:

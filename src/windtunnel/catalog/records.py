@@ -13,6 +13,7 @@ from windtunnel.catalog.files import RECORDS_LIMIT, read_yaml
 from windtunnel.catalog.format import read_section
 from windtunnel.catalog.job_format import JobFile, RecordFile
 from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.model_section import with_base
 from windtunnel.errors import Fault, FormatError, WindtunnelError
 from windtunnel.job.record import Measured, Record, Source
 
@@ -85,7 +86,7 @@ def read_record(entry: object, path: str | os.PathLike[str]) -> Record:
     faults: list[Fault] = []
     values = _section(faults, RecordFile, entry, "")
     job = entry.get("job") if isinstance(entry, Mapping) else None
-    given = _section(faults, JobFile, job, "job") if isinstance(job, Mapping) else {}
+    given = _section(faults, JobFile, with_base(job, Path(path).parent), "job") if isinstance(job, Mapping) else {}
     if faults:
         raise FormatError(faults)
     return _record(values, given, job, Path(path))

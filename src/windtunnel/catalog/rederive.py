@@ -52,7 +52,7 @@ class Rederived:
 
 def rederive(given: Flat, file: Flat, changes: Flat, num_layers: int, file_chunks: int | None) -> Rederived:
     """``given``: file and changes merged, all by full path; ``file_chunks``: chunks of the file's layout, if any."""
-    changed = frozenset(path for path in changes if changes[path] != file.get(path, _NEUTRAL.get(path)))
+    changed = frozenset(path for path in changes if _value(changes, path) != _value(file, path))
     changed |= {"model" for path in changed if path.startswith("model.")}
     kept, notes = dict(given), []
     stages = _virtual_stages(given, file, changed, num_layers, file_chunks)
@@ -67,6 +67,12 @@ def rederive(given: Flat, file: Flat, changes: Flat, num_layers: int, file_chunk
     notes += _schedule_note(kept, changes, stages)
     still = stages if _VIRTUAL not in kept and _LAYOUT not in kept else None
     return Rederived(given=kept, notes=tuple(notes), virtual_stages=still)
+
+
+def _value(flat: Flat, path: str) -> object:
+    """A value, or what stands where none is given."""
+    value = flat.get(path)
+    return _NEUTRAL.get(path) if value is None else value
 
 
 def _short(value: object) -> str:

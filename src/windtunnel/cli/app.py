@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import windtunnel
+from windtunnel.cli.flags import STDIN
 from windtunnel.cli.output import print_error
 from windtunnel.errors import Fault, WindtunnelError
 
@@ -51,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and answer its exit code; no exception leaves here."""
     as_json = "--json" in arguments
     try:
-        code = build()(list(arguments), exit_on_error=False, print_error=False)
+        words = [STDIN if word == "-" else word for word in arguments]
+        code = build()(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except WindtunnelError as error:
         print_error(error.kind, error.faults, as_json=as_json)

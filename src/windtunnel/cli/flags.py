@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from windtunnel.job.draft import Draft
     from windtunnel.job.job import Job
 
+STDIN = "(standard input)"
+"""What ``-`` becomes before parsing: the parser takes every word that begins with a hyphen for an option."""
+
 JobSource = Annotated[str | None, Parameter(help="A job file, - for stdin, or nothing when flags say it all.")]
 
 
@@ -121,5 +124,5 @@ def request(source: str | None, flags: JobFlags) -> Request:
     if source is None and not changes:
         remedy = "name a job file, - for stdin, or flags such as --model and --accelerator"
         raise MissingError(Fault("JOB", "", "no job was given", remedy))
-    mapping, folder = read_source(source)
+    mapping, folder = read_source("-" if source == STDIN else source)
     return Request(mapping, folder, changes, flags.scale_batch)

@@ -73,7 +73,7 @@ def resolve_plan(
     for name in ("micro_batch_size", "global_batch_size", "sequence_length"):
         ledger.take(f"plan.batch.{name}", None)
     _sharding(ledger, cluster)
-    _precision(ledger)
+    _precision(ledger, software)
     ledger.take("plan.optimizer", "adamw")
     _recompute(ledger)
     _moe(ledger)
@@ -167,7 +167,7 @@ def shard_size(strategy: object, values: Mapping[str, object], per_node: int) ->
     return everyone, "dp · cp"
 
 
-def _precision(ledger: Ledger) -> None:
+def _precision(ledger: Ledger, software: Software) -> None:
     compute = str(ledger.take("plan.precision.compute", "bf16"))
     width = dtypes.activation(compute)
     default = ledger.default("plan.precision.params")
@@ -175,7 +175,12 @@ def _precision(ledger: Ledger) -> None:
         params = ledger.derive("plan.precision.params", width, f"as compute, {compute}")
     else:
         params = ledger.take("plan.precision.params", width)
-    grads = ledger.take("plan.precision.grads", "fp32")
+    reduced = ledger.given("plan.precision.grad_reduce")
+    if software.traits.one_gradient_buffer and (reduced is not None or compute == "fp16"):
+        why = "the framework accumulates and reduces gradients in one buffer, in the dtype of grad_reduce"
+        grads = ledger.derive("plan.precision.grads", reduced or "fp16", why)
+    else:
+        grads = ledger.take("plan.precision.grads", "fp32")
     ledger.take("plan.precision.grad_reduce", grads, "as grads")
     if params == "fp32":
         ledger.derive("plan.precision.master", "none", "params are fp32 already")
@@ -276,6 +281,7 @@ def amend(draft: Draft, changes: Mapping[str, object]) -> Draft:
 
 
 _VENDOR_NEUTRAL: AttentionBackend = "sdpa"
+_GRID = frozenset({"plan.parallel.tp", "plan.parallel.cp", "plan.parallel.pp", "cluster.num_accelerators"})
 _LAYOUTS = tuple(
     f"plan.pipeline.{name}" for name in ("layout", "layers_per_stage", "first_stage_layers", "last_stage_layers")
 )
@@ -301,7 +307,9 @@ def _following(
 ) -> dict[str, object]:
     """What follows from changed degrees, where the change does not set it too."""
     tp, cp, pp = (_number(full[f"plan.parallel.{name}"]) for name in ("tp", "cp", "pp"))
-    found: dict[str, object] = {"plan.parallel.dp": replicas(cluster.num_accelerators, tp, cp, pp)}
+    found: dict[str, object] = {}
+    if changes.keys() & _GRID and "plan.parallel.dp" not in changes:
+        found["plan.parallel.dp"] = replicas(cluster.num_accelerators, tp, cp, pp)
     if tp == 1:
         found["plan.parallel.sequence_parallel"] = False
     if "plan.parallel.etp" not in given and software.traits.etp_follows_tp and model.is_moe:
@@ -310,8 +318,8 @@ def _following(
         found["plan.pipeline.microbatch_group_size"] = pp
     if isinstance(full["plan.parallel.order"], str):
         found["plan.parallel.order"] = tuple(full["plan.parallel.order"].split("-"))
-    found |= {path: value for path, value in changes.items() if path == "plan.parallel.dp"}
-    size, _ = shard_size(full["plan.sharding.strategy"], {**full, **found}, cluster.accelerators_per_node)
-    if "plan.sharding.shard_size" not in changes:
+    regrouped = changes.keys() & (_GRID | {"plan.parallel.dp", "plan.sharding.strategy"})
+    if regrouped and "plan.sharding.shard_size" not in changes:
+        size, _ = shard_size(full["plan.sharding.strategy"], {**full, **found}, cluster.accelerators_per_node)
         found["plan.sharding.shard_size"] = size
     return found

@@ -44,6 +44,12 @@ class Traits:
     """Bytes of one gradient bucket."""
     unsharded_under_pipeline: bool = False
     """FSDP keeps parameters and gradients gathered between micro-batches when pp > 1 (torchtitan's default)."""
+    keeps_quantized_inputs: bool = False
+    """A quantized GEMM keeps its narrow input for the weight gradient, not the tensor it was cast from."""
+    one_gradient_buffer: bool = False
+    """Gradients accumulate in the buffer that is reduced, so both have one dtype (Megatron-core)."""
+    all_forward_at_m_equals_p: bool = True
+    """Interleaved 1F1B runs every forward first when there are as many micro-batches as stages."""
     foreach_optimizer: bool = False
     """The optimizer step holds one more copy of the local parameters."""
     reserved_ratio: float = 1.04

@@ -11,7 +11,7 @@ from windtunnel.memory.breakdown import Moment
 from windtunnel.memory.kept import KeptChunk, fsdp_buffers, kept_chunk, placeholder_bytes
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters
 from windtunnel.schedule.in_flight import peaks
-from windtunnel.schedule.registry import build_order
+from windtunnel.schedule.job_order import job_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,7 @@ def stripped(job: Job) -> Job:
 @lru_cache(maxsize=2048)
 def _structures(job: Job) -> tuple[StageStructure, ...]:
     plan = job.plan
-    order = build_order(
-        plan.pipeline.schedule,
-        plan.parallel.pp,
-        plan.num_microbatches,
-        plan.pipeline.virtual_stages,
-        microbatch_group_size=plan.pipeline.microbatch_group_size,
-        orders=plan.pipeline.orders,
-    )
+    order = job_order(job)
     layout = plan.pipeline.layout
     kept = [kept_chunk(job, chunk) for chunk in layout]
     result = []

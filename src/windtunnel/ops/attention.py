@@ -149,7 +149,9 @@ def kept_core(ctx: Context, *, heads: float, out_width: float, expanded: float =
     Unfused: probabilities in the activation's width, with dropout one mask byte and the dropped probabilities more; the
     local spec keeps an fp32 softmax and expands k and v to all query heads (executed, `saved_tensors`).
     """
-    out = Kept("attention_out", ctx.width * ctx.tokens * out_width)
+    # A quantized output projection keeps its own copy of what the core keeps in high precision.
+    copies = ctx.width + (ctx.saved_width if ctx.saved_width != ctx.width else 0.0)
+    out = Kept("attention_out", copies * ctx.tokens * out_width, CORE if ctx.kept_tensors == "xla" else frozenset())
     if ctx.fused_attention:
         return (out, Kept("log_sum_exp", 4 * ctx.tokens * heads, CORE))
     scores = ctx.micro_batch_size * heads * ctx.sequence_length**2 / ctx.cp

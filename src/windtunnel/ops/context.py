@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windtunnel.dtypes import BYTES, Compute, activation
+from windtunnel.dtypes import BYTES, Compute, activation, is_quantized, saved_operand
 from windtunnel.job.job import Job
 from windtunnel.job.plan import ContextParallel, Dropout, Loss, MoePlan
 
@@ -27,6 +27,7 @@ class Context:
     fused_kernels: bool
     compiled: bool
     kept_tensors: str
+    keeps_quantized_inputs: bool
     local_spec: bool
     gather_in_fp8: bool
     moe: MoePlan
@@ -47,9 +48,21 @@ class Context:
         return self.tokens / self.sp
 
     @property
+    def hidden_elements_shared_by(self) -> int:
+        """Ranks that share the residual stream: the sequence under sequence parallelism; XLA shards its width over tp."""
+        return self.tp if self.sequence_parallel or self.kept_tensors == "xla" else 1
+
+    @property
     def width(self) -> float:
         """Bytes of one activation element."""
         return BYTES[activation(self.compute)]
+
+    @property
+    def saved_width(self) -> float:
+        """Bytes of one element of a GEMM's input as it waits for backward."""
+        if self.keeps_quantized_inputs and is_quantized(self.compute):
+            return saved_operand(self.compute)
+        return self.width
 
 
 def context(job: Job, *, high_precision: bool = False) -> Context:
@@ -69,6 +82,7 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
         kept_tensors=software.traits.kept_tensors,
+        keeps_quantized_inputs=software.traits.keeps_quantized_inputs,
         local_spec=software.is_megatron and software.transformer_impl == "local",
         gather_in_fp8=software.is_megatron and plan.precision.params == "fp8",
         moe=plan.moe,

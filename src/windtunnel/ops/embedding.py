@@ -48,7 +48,7 @@ def head(model: ModelSpec, vocab: int, ctx: Context, *, name: str = "head") -> t
     elif ctx.tp > 1:
         collectives = (Collective(name=name, phase="B", collective="all_reduce", group="tp", size=gather),)
     return (
-        *norm(model, ctx, f"{name}_norm", layer_input=True),
+        *norm(model, ctx, f"{name}_norm", layer_input=True, feeds_gemm=False),
         *collectives,
         *linear(f"{name}_logits", ctx, ctx.tokens, local, h, compute="bf16"),
         *_cross_entropy(ctx, local, name),

@@ -60,5 +60,6 @@ def kept_activation(
         kept = [Kept("up", (2 if gated else 1) * size, modules)]
     if eager and not (ctx.kept_tensors == "torchtitan" and ctx.compiled):
         kept.append(Kept("activated_gate", size, modules | {"per_op"}))
-    kept.append(Kept("product", size, modules | {"per_op"}))
+    drops = modules | {"per_op"} | ({"core_attn"} if ctx.kept_tensors == "xla" else set())
+    kept.append(Kept("product", ctx.saved_width * rows * width, drops))
     return tuple(kept)

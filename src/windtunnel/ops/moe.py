@@ -32,7 +32,7 @@ def mixture_of_experts(model: ModelSpec, ctx: Context, *, layer_input: bool = Fa
     moe = model.moe
     assert moe is not None
     return (
-        *norm(model, ctx, "mlp_norm", layer_input=layer_input),
+        *norm(model, ctx, "mlp_norm", layer_input=layer_input, feeds_gemm=False),
         *_router(model, moe, ctx),
         *_exchange(model, moe, ctx),
         *_permutation(model, moe, ctx),
@@ -93,12 +93,13 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     moved = 2 * (1 + k) * row
     if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 and moe.num_experts // ctx.ep > 1:
         moved += 4 * k * row
-    rows = routed_rows(moe, ctx) * model.hidden_size * ctx.width
+    elements = routed_rows(moe, ctx) * model.hidden_size
+    rows = elements * ctx.width
     kept = (
         Kept(
             "dispatched_rows", rows if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 else 0.0, WHOLE, of="dispatcher"
         ),
-        Kept("expert_input", rows, WHOLE),
+        Kept("expert_input", elements * ctx.saved_width, WHOLE),
     )
     fused = f"permute:{ctx.moe.dispatcher}"
     return (
@@ -134,7 +135,7 @@ def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> t
     size = ctx.width * rows * width
     return (
         Kept("expert_up", (2 if model.gated else 1) * size, WHOLE),
-        Kept("expert_product", size, ACTIVATION),
+        Kept("expert_product", ctx.saved_width * rows * width, ACTIVATION),
     )
 
 

@@ -10,10 +10,15 @@ from windtunnel.ops.op import Kept, Op
 LAYERNORM = frozenset({"layernorm"})
 
 
-def norm(model: ModelSpec, ctx: Context, name: str, *, layer_input: bool = False) -> tuple[Op, ...]:
-    """Forward reads x and writes y; backward reads dy and x, writes dx, and half a pass of parameter gradients."""
+def norm(
+    model: ModelSpec, ctx: Context, name: str, *, layer_input: bool = False, feeds_gemm: bool = True
+) -> tuple[Op, ...]:
+    """Forward reads x and writes y; backward reads dy and x, writes dx, and half a pass of parameter gradients.
+
+    ``feeds_gemm``: y is read by GEMMs alone, so it waits for backward as they keep their inputs.
+    """
     elements = ctx.sequence_tokens * model.hidden_size
-    keeps = _kept(model, ctx, layer_input=layer_input)
+    keeps = _kept(model, ctx, layer_input=layer_input, width=ctx.saved_width if feeds_gemm else ctx.width)
     return stream(name, ctx, 2 * elements, 3.5 * elements, modules=LAYERNORM, keeps=keeps)
 
 
@@ -24,17 +29,22 @@ def residual(model: ModelSpec, ctx: Context, name: str) -> tuple[Op, ...]:
     return stream(name, ctx, 3 * elements, 2.5 * elements, keeps=keeps)
 
 
-def _kept(model: ModelSpec, ctx: Context, *, layer_input: bool) -> tuple[Kept, ...]:
-    elements = ctx.sequence_tokens * model.hidden_size
+def _kept(model: ModelSpec, ctx: Context, *, layer_input: bool, width: float) -> tuple[Kept, ...]:
+    elements = ctx.tokens * model.hidden_size / ctx.hidden_elements_shared_by
     per_token = 8.0 if model.norm == "layernorm" else 4.0
     # nanotron and torchtitan keep the gathered output that the next matmul reads; Megatron gathers it again.
     gathered = ctx.kept_tensors in ("nanotron", "torchtitan")
     output = ctx.tokens * model.hidden_size if gathered else elements
+    drops_input, drops_output = DROPS_XLA if ctx.kept_tensors == "xla" else DROPS
     return (
-        Kept("norm_input", ctx.width * elements, frozenset() if layer_input else PER_OP, layer_input=layer_input),
-        Kept("norm_output", ctx.width * output, LAYERNORM | PER_OP),
-        Kept("norm_statistics", per_token * ctx.sequence_tokens, PER_OP),
+        Kept("norm_input", ctx.width * elements, frozenset() if layer_input else drops_input, layer_input=layer_input),
+        Kept("norm_output", width * output, drops_output),
+        Kept("norm_statistics", per_token * ctx.sequence_tokens, drops_output - LAYERNORM),
     )
 
 
 PER_OP = frozenset({"per_op"})
+DROPS = (PER_OP, LAYERNORM | PER_OP)
+DROPS_XLA = (frozenset({"mlp"}), LAYERNORM | {"core_attn", "mlp"})
+"""XLA's policies name the matmuls to keep: elementwise results and attention are recomputed by any of them, and a
+residual sum with the feed-forward behind it."""

@@ -16,7 +16,8 @@ from windtunnel.memory.states import ByteRates, byte_rates, shard_sizes, states
 from windtunnel.memory.structure import Candidate, structures
 from windtunnel.projection import compose
 from windtunnel.schedule.action import Order
-from windtunnel.step.step import StepCosts, job_order, step_costs
+from windtunnel.schedule.job_order import job_order
+from windtunnel.step.step import StepCosts, step_costs
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,9 @@ from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job, Origin
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Assumption, Binding, Explanation, Knob, Projection
+from windtunnel.schedule.job_order import job_order
 from windtunnel.step.parts import NAMES
-from windtunnel.step.step import job_order, stage_parts, step_costs
+from windtunnel.step.step import stage_parts, step_costs
 
 Vary = Callable[[Mapping[str, object]], Job]
 """The same job with other values at full job paths, everything derived anew; raises WindtunnelError if that is illegal."""

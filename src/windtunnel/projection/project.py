@@ -16,8 +16,9 @@ from windtunnel.projection.memory import per_stage_parameters, project_memory
 from windtunnel.projection.result import Parameters, Projection, Provenance
 from windtunnel.projection.run import run_answer
 from windtunnel.schedule.action import Order
+from windtunnel.schedule.job_order import job_order
 from windtunnel.step.parts import COMMUNICATION, Parts
-from windtunnel.step.step import StepCosts, job_order, run_step, stage_parts, step_costs
+from windtunnel.step.step import StepCosts, run_step, stage_parts, step_costs
 from windtunnel.step.timeline import Timeline
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.report.figures import shown
-from windtunnel.report.tables import table
+from windtunnel.report.figures import measured, shown
+
+WIDTH = 100
 
 
 def check_text(document: Mapping[str, Any]) -> RenderableType:
@@ -39,11 +40,19 @@ def _violation(violation: Mapping[str, Any]) -> list[Text]:
     values = ", ".join(f"{name} = {shown(value)}" for name, value in violation["values"].items())
     lines = [Text.assemble((f"✗ {violation['rule']}", "red"), f"  {violation['message']}"), Text(f"    {values}")]
     for repair in violation["repairs"]:
-        changes = ", ".join(f"{path}={shown(value)}" for path, value in repair["changes"].items())
-        lines.append(Text(f"    repair: --set {changes}", style="green"))
+        changes = " ".join(f"--set {path}={shown(value)}" for path, value in repair["changes"].items())
+        lines.append(Text(f"    repair: {changes}", style="green"))
     return lines
 
 
-def _origins(origin: list[Mapping[str, Any]]) -> RenderableType:
-    rows = [[entry["path"], shown(entry["value"]), entry["level"], entry["why"]] for entry in origin]
-    return table(["effective", "value", "level", "why"], rows, left=4) if rows else Text()
+def _origins(origin: Sequence[Mapping[str, Any]]) -> RenderableType:
+    widest = max((len(entry["path"]) for entry in origin), default=0)
+    heading = [Text("Not given, and so taken", style="bold")] if origin else []
+    return Group(*heading, *[_origin(entry, widest) for entry in origin])
+
+
+def _origin(entry: Mapping[str, Any], widest: int) -> Text:
+    value = measured(entry["path"], entry["value"])
+    text = Text.assemble(f"  {entry['path']:<{widest}}  {value:<20}  ", (f"{entry['level']}: {entry['why']}", "dim"))
+    text.truncate(WIDTH, overflow="ellipsis")
+    return text

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from windtunnel.units import human_bytes, human_rate, human_seconds
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -38,11 +41,25 @@ def shown(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple | set | frozenset):
         items = [shown(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
         return f"[{', '.join(items[:6])}{', …' if len(items) > 6 else ''}]"
     text = str(value)
     return text if len(text) <= 40 else text[:39] + "…"
+
+
+def measured(path: str, value: Any) -> str:
+    """As ``shown``, with a unit where the last word of the path says which."""
+    spell = _SPELLED.get(path.rpartition(".")[2])
+    return spell(value) if spell and isinstance(value, int | float) and value else shown(value)
+
+
+_SPELLED: dict[str, Callable[[float], str]] = {
+    "bandwidth": human_rate, "pcie_bandwidth": human_rate, "hbm_bandwidth": human_rate,
+    "latency": human_seconds, "memory": human_bytes, "hbm_capacity": human_bytes,
+}  # fmt: skip
 
 
 def bar(share: float, width: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from windtunnel.memory.breakdown import MemoryBreakdown
@@ -32,7 +31,8 @@ def memory_text(projection: Projection, largest: Mapping[str, int | None]) -> Re
         verdict_line(projection.memory),
         memory_table(projection.memory),
         *[_largest_line(name, value) for name, value in largest.items()],
-        *assumed_lines(projection.job.origin),
+        Text(),
+        *assumed_lines(projection.job),
         *[Text(f"warning: {warning}", style="yellow") for warning in warnings_of(projection)],
     )
 
@@ -51,7 +51,7 @@ def verdict_line(memory: Memory) -> Text:
     )  # fmt: skip
 
 
-def memory_table(memory: Memory) -> Table:
+def memory_table(memory: Memory) -> RenderableType:
     """GiB by class; equal neighbours share a row, and so do the middle stages of a long pipeline."""
     title = "Memory of a rank at its peak, GiB"
     if memory.host > 0:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.projection.result import Projection
+from windtunnel.projection.result import Binding, Projection
 from windtunnel.report.figures import bar, percent, shown, thousands
 from windtunnel.report.json import FLOPS_CONVENTION, warnings_of
 from windtunnel.report.memory import memory_table, verdict_line
@@ -29,7 +32,8 @@ def projection_text(projection: Projection) -> RenderableType:
         *_time(projection),
         Text(),
         memory_table(projection.memory),
-        *assumed_lines(projection.job.origin),
+        Text(),
+        *assumed_lines(projection.job),
         *warning_lines(warnings_of(projection)),
     )
 
@@ -98,7 +102,7 @@ def elasticity_text(elasticity: tuple[tuple[str, float], ...]) -> RenderableType
     """How many percent the step time moves when a figure moves by one percent."""
     widest = max((len(path) for path, _ in elasticity), default=0)
     lines = [Text(f"  {path:<{widest}}  {value:+.3f}") for path, value in elasticity]
-    return Group(Text("Percent of step time per percent of", style="bold"), *lines)
+    return Group(Text(), Text("Percent of step time per percent of", style="bold"), *lines)
 
 
 def explanation_text(projection: Projection) -> RenderableType:
@@ -106,8 +110,8 @@ def explanation_text(projection: Projection) -> RenderableType:
     explanation = projection.explanation
     if explanation is None:
         return Text()
-    lines = [Text("What binds", style="bold")]
-    lines += [Text(f"  stage {b.stage:<4}{b.term:<28}{percent(b.share):>8}") for b in explanation.binding]
+    lines = [Text(), Text("What binds", style="bold")]
+    lines += [_binding_line(run) for run in _runs(explanation.binding)]
     lines += [Text("What would help", style="bold")]
     lines += [_knob_line(dict(knob.changes), knob.step_time, projection.step_time) for knob in explanation.knobs]
     if not explanation.knobs:
@@ -116,6 +120,17 @@ def explanation_text(projection: Projection) -> RenderableType:
         lines.append(Text("Assumptions that matter (share of step time)", style="bold"))
         lines += [Text(f"  {a.path:<48}{100 * a.effect:+.1f} %") for a in explanation.assumptions]
     return Group(*lines)
+
+
+def _runs(bindings: Sequence[Binding]) -> list[list[Binding]]:
+    """Neighbouring stages that the same term binds."""
+    return [list(run) for _, run in groupby(bindings, key=lambda binding: binding.term)]
+
+
+def _binding_line(run: list[Binding]) -> Text:
+    stages = f"stage {run[0].stage}" if len(run) == 1 else f"stages {run[0].stage}–{run[-1].stage}"
+    low, high = (percent(pick(binding.share for binding in run)) for pick in (min, max))
+    return Text(f"  {stages:<14}{run[0].term:<28}{low if low == high else f'{low} to {high}'}")
 
 
 def _knob_line(changes: dict[str, object], step_time: float, before: float) -> Text:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from windtunnel.report.figures import percent, signed_percent
@@ -48,7 +47,7 @@ def validate_text(document: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _groups(quantity: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
+def _groups(quantity: str, groups: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     rows = [
         [
             name, str(group["n"]), _maybe(group["mape"]), _maybe(group["median"]), _maybe(group["p90"]),

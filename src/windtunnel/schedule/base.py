@@ -15,7 +15,8 @@ class Request:
     """What is asked of a schedule.
 
     ``microbatch_group_size`` is how many micro-batches a chunk takes at a stretch, ``memory_cap`` how many a stage may
-    keep. ``costs`` are F, B and W of a stage and a hop between stages, in any unit.
+    keep. ``costs`` are F, B and W of a stage and a hop between stages, in any unit. ``all_forward_at_m_equals_p``: every
+    forward precedes every backward when there are as many micro-batches as stages.
     """
 
     num_stages: int
@@ -25,6 +26,7 @@ class Request:
     memory_cap: int | None = None
     orders: tuple[tuple[str, ...], ...] | None = None
     costs: Costs | None = None
+    all_forward_at_m_equals_p: bool = True
 
     @property
     def group_size(self) -> int:
@@ -40,7 +42,8 @@ class Schedule:
     """One schedule: ``rows`` spells it out, ``obstacle`` says in one sentence why it cannot run a request, or None.
 
     ``virtual_stages`` is the only number of chunks per stage it accepts; None accepts ``min_virtual_stages`` or more.
-    ``uses`` names the optional fields of a request that change its rows.
+    ``uses`` names the optional fields of a request that change its rows. ``overlapped`` finds the pairs in the rows,
+    ``placed`` the placement where the rows decide it.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Schedule:
     obstacle: Callable[[Request], str | None] = never
     uses: frozenset[str] = frozenset()
     overlapped: Callable[[Request, Rows], tuple[tuple[int, ...], ...]] | None = None
+    placed: Callable[[Request, Rows], Placement] | None = None
 
 
 def looped(num_stages: int, virtual_stages: int) -> Placement:

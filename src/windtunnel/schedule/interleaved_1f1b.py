@@ -7,9 +7,9 @@ from windtunnel.schedule.base import Request, Schedule, grouped, looped, one_for
 
 
 def warmup(request: Request, rank: int) -> int:
-    """Forwards before the first backward; all of them when m = p (megatron-core, schedules.py)."""
+    """Forwards before the first backward; all of them when m = p in megatron-core until 2024 (schedules.py)."""
     p, m, v = request.num_stages, request.num_microbatches, request.virtual_stages
-    if m == p:
+    if m == p and request.all_forward_at_m_equals_p:
         return m * v
     return min(2 * (p - 1 - rank) + (v - 1) * request.group_size, m * v)
 
@@ -42,5 +42,5 @@ INTERLEAVED_1F1B = Schedule(
     placement=looped,
     virtual_stages=None,
     obstacle=obstacle,
-    uses=frozenset({"microbatch_group_size"}),
+    uses=frozenset({"microbatch_group_size", "all_forward_at_m_equals_p"}),
 )

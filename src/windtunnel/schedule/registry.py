@@ -82,12 +82,13 @@ def build_order(  # noqa: PLR0917
     memory_cap: int | None = None,
     orders: Sequence[Sequence[str]] | None = None,
     costs: Costs | None = None,
+    all_forward_at_m_equals_p: bool = True,
 ) -> Order:
     """The order of ``name``; the same object for the same request.
 
     V-shaped schedules imply two chunks per stage. ``memory_cap`` counts micro-batches of a stage and ``costs`` are
     seconds of F, B, W of a stage and of a hop (``zb_heuristic``, which weighs them; default 1, 1, 1, 0), ``orders`` are
-    the tokens of each rank (``custom``). A schedule that has no use for an option ignores it.
+    the tokens of each rank (``custom``), ``all_forward_at_m_equals_p`` the warm-up of older ``interleaved_1f1b``. A schedule that has no use for an option ignores it.
     Raises FormatError for an unknown name, LegalityError where the schedule does not apply.
     """
     schedule = find(name)
@@ -99,6 +100,7 @@ def build_order(  # noqa: PLR0917
         memory_cap=memory_cap,
         orders=_frozen(orders),
         costs=costs,
+        all_forward_at_m_equals_p=all_forward_at_m_equals_p,
     )
     return _build(schedule, _effective(schedule, request))
 
@@ -109,14 +111,14 @@ def _build(schedule: Schedule, request: Request) -> Order:
     if reason is not None:
         remedy = "change these numbers or choose another schedule"
         raise LegalityError(Fault("plan.pipeline.schedule", schedule.name, reason, remedy))
-    rows = schedule.rows(request)
+    rows, placed = schedule.rows(request), schedule.placed
     return Order(
         name=schedule.name,
         num_stages=request.num_stages,
         num_microbatches=request.num_microbatches,
         virtual_stages=request.virtual_stages,
         actions=rows,
-        placement=schedule.placement(request.num_stages, request.virtual_stages),
+        placement=placed(request, rows) if placed else schedule.placement(request.num_stages, request.virtual_stages),
         overlapped=() if schedule.overlapped is None else schedule.overlapped(request, rows),
     )
 
@@ -136,6 +138,7 @@ def _effective(schedule: Schedule, request: Request) -> Request:
         memory_cap=request.memory_cap if "memory_cap" in schedule.uses else None,
         orders=request.orders if "orders" in schedule.uses else None,
         costs=request.costs if "costs" in schedule.uses else None,
+        all_forward_at_m_equals_p=request.all_forward_at_m_equals_p or "all_forward_at_m_equals_p" not in schedule.uses,
     )
 
 

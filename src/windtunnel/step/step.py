@@ -9,7 +9,6 @@ from windtunnel.cost.collectives.placement import placements
 from windtunnel.cost.source import CostSource
 from windtunnel.job.job import Job
 from windtunnel.schedule.action import Order
-from windtunnel.schedule.registry import build_order
 from windtunnel.step.chunk import ChunkCost, price_chunks
 from windtunnel.step.data_parallel import DataParallel, StepAddition
 from windtunnel.step.parts import ZERO, Parts
@@ -31,19 +30,6 @@ class StepCosts:
             ChunkDurations(chunk.forward.total, chunk.backward_input.total, chunk.backward_weight.total)
             for chunk in self.chunks
         )
-
-
-def job_order(job: Job) -> Order:
-    """The order of the job's schedule; cached. Raises LegalityError where it does not apply."""
-    pipeline = job.plan.pipeline
-    return build_order(
-        pipeline.schedule,
-        job.plan.parallel.pp,
-        job.plan.num_microbatches,
-        pipeline.virtual_stages,
-        microbatch_group_size=pipeline.microbatch_group_size,
-        orders=pipeline.orders,
-    )
 
 
 def step_costs(job: Job, source: CostSource, order: Order) -> StepCosts:

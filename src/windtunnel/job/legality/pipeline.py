@@ -49,7 +49,7 @@ def stages_layers(draft: Draft) -> Violation | None:
 def layers_pp(draft: Draft) -> Violation | None:
     """Megatron-core refuses an uneven split that the plan does not spell (older versions dropped the rest silently)."""
     pp, v, counted = draft.count("parallel.pp"), draft.count("pipeline.virtual_stages"), _counted(draft)
-    if _is_written(draft) or not draft.software.is_megatron or counted % pp == 0 or _accounted(draft, pp * v):
+    if _is_written(draft) or not draft.software.is_megatron or counted % pp == 0:
         return None
     return Violation(
         rule="layers-pp",
@@ -63,7 +63,7 @@ def layers_pp(draft: Draft) -> Violation | None:
 def layers_vpp(draft: Draft) -> Violation | None:
     pp, v, counted = draft.count("parallel.pp"), draft.count("pipeline.virtual_stages"), _counted(draft)
     evenly = counted % pp or counted // pp % v == 0
-    if v == 1 or _is_written(draft) or not draft.software.is_megatron or evenly or _accounted(draft, pp * v):
+    if v == 1 or _is_written(draft) or not draft.software.is_megatron or evenly:
         return None
     return Violation(
         rule="layers-vpp",
@@ -78,11 +78,6 @@ def layers_vpp(draft: Draft) -> Violation | None:
             *_even_repairs(draft, pp, v)[1:],
         ),
     )
-
-
-def _accounted(draft: Draft, chunks: int) -> bool:
-    """A silent plan whose layers split once embedding and head count, as frameworks' recipes then set it."""
-    return False if draft.given & {f"plan.{path}" for path in _COUNTS} else _counts_for(draft, chunks) is not None
 
 
 def _counts_for(draft: Draft, chunks: int) -> tuple[bool, bool] | None:

@@ -1,4 +1,4 @@
-"""Violations in words, and small helpers the rules share."""
+"""Violations in words, and what the rules share."""
 
 from __future__ import annotations
 
