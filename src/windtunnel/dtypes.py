@@ -22,7 +22,12 @@ _MULTIPLIES_IN: dict[str, Peak] = {
     "nvfp4": "fp4", "mxfp4": "fp4",
 }  # fmt: skip
 
-_SAVED: dict[str, float] = {"mxfp8": 1 + 1 / 32, "fp8_blockwise": 1 + 4 / 128, "nvfp4": 0.5 + 1 / 16, "mxfp4": 0.5 + 1 / 32}
+_SAVED: dict[str, float] = {
+    "mxfp8": 1 + 1 / 32,
+    "fp8_blockwise": 1 + 4 / 128,
+    "nvfp4": 0.5 + 1 / 16,
+    "mxfp4": 0.5 + 1 / 32,
+}
 
 _HIGH_PRECISION = frozenset({"fp32", "tf32", "fp16", "bf16"})
 

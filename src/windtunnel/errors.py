@@ -1,9 +1,9 @@
 """Errors that name the rule, the values and the remedy.
 
-    WindtunnelError
-    ├── FormatError     a file or value that cannot be read as what it claims to be
-    ├── LegalityError   a job that cannot run
-    └── MissingError    a file, catalog name or optional package that is not there
+WindtunnelError
+├── FormatError     a file or value that cannot be read as what it claims to be
+├── LegalityError   a job that cannot run
+└── MissingError    a file, catalog name or optional package that is not there
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GEMM prices: within a few per cent of measured shapes once the clock is the sustained one, and bounded by the peak."""
+"""GEMM prices: near published shapes once the clock is the sustained one, and bounded by the peak."""
 
 from __future__ import annotations
 

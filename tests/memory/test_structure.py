@@ -53,7 +53,9 @@ def test_native_loss_peaks_at_six_bytes_a_logit(make_job: MakeJob) -> None:
 
 def test_placeholders_of_405b_at_tp_1_take_six_gib(make_job: MakeJob) -> None:
     """One bf16 tensor per distinct matrix shape; the head of the last stage comes on top."""
-    job = make_job({"model": "llama3.1-405b", "cluster.num_accelerators": 126 * 8, "plan.parallel": {"tp": 1, "pp": 126}})
+    job = make_job(
+        {"model": "llama3.1-405b", "cluster.num_accelerators": 126 * 8, "plan.parallel": {"tp": 1, "pp": 126}}
+    )
     middle = job.plan.pipeline.layout[60:61]
     assert placeholder_bytes(job, middle) / 2**30 == pytest.approx(5.94, abs=0.05)
 

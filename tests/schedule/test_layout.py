@@ -49,7 +49,7 @@ def check_sound(layout: tuple[Chunk, ...], num_layers: int) -> None:
         ("E((t|)*2)*1L", 3, None, 2, 0, [1, 1, 0]),
     ],
 )
-def test_text_of_published_layouts(  # noqa: PLR0917  one row of the table above
+def test_text_of_published_layouts(
     text: str, pp: int, v: int | None, layers: int, mtp: int, per_chunk: list[int]
 ) -> None:
     layout = parse_layout(text, pp, num_layers=layers, num_mtp_layers=mtp, virtual_stages=v)

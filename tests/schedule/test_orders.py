@@ -146,7 +146,7 @@ def test_placements_cover_every_chunk_once() -> None:
         ("1f1b", 0, 4, 1, {}, "stage"),
     ],
 )
-def test_what_does_not_apply_says_why(  # noqa: PLR0917  one row of the table above
+def test_what_does_not_apply_says_why(
     name: str, p: int, m: int, v: int, options: dict[str, object], words: str
 ) -> None:
     reason = applicable(name, p, m, v, **options)  # type: ignore[arg-type]

@@ -50,7 +50,12 @@ def constants() -> Constants:
     if expected != values.keys():
         odd = ", ".join(sorted(expected ^ values.keys()))
         raise FormatError(
-            Fault("calibration/simulated.yaml", odd, "its names are those of job.constants.Constants", "add or remove them")
+            Fault(
+                "calibration/simulated.yaml",
+                odd,
+                "its names are those of job.constants.Constants",
+                "add or remove them",
+            )
         )
     return Constants(
         **{

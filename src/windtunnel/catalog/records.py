@@ -78,7 +78,7 @@ def _read(entry: object, index: int, path: Path, seen: set[str]) -> Record | Ski
             raise FormatError(Fault("id", name, "an id is unique over all records read", "rename one of the two"))
         return read_record(entry, path)
     except WindtunnelError as error:
-        return SkippedRecord(id=name, file=str(path), error=error)
+        return SkippedRecord(id=name, file=path.stem, error=error)
 
 
 def read_record(entry: object, path: str | os.PathLike[str]) -> Record:
@@ -108,6 +108,6 @@ def _record(values: dict[str, Any], given: dict[str, Any], job: Any, path: Path)
         given=given,
         measured=Measured(**values["measured"]),
         source=Source(**values["source"]),
-        file=str(path),
+        file=path.stem,
         **fields,
     )

@@ -50,12 +50,16 @@ class SimulatedSource:
                 return stream(op, accelerator, constants.stream, sinks=self.sinks)
             case Scan():
                 return scan(op, accelerator, constants.attention)
+        return OpCost(self._network(op), "network")
+
+    def _network(self, op: Op) -> float:
+        match op:
             case Collective():
-                return OpCost(self.collective(op.collective, op.size, self.placements[op.group]), "network")
+                return self.collective(op.collective, op.size, self.placements[op.group])
             case ExpertExchange():
-                return OpCost(self._exchange(op), "network")
+                return self._exchange(op)
             case RingExchange():
-                return OpCost(self.ring_step(op.size), "network")
+                return self.ring_step(op.size)
         raise TypeError(f"no price for op {type(op).__name__}")
 
     def collective(self, kind: str, size: float, placement: Placement) -> float:

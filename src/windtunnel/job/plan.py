@@ -150,6 +150,15 @@ class Loss:
     vocab_parallel: bool = True
     logits_dtype: Storage = "bf16"
 
+    @property
+    def kernel(self) -> Literal["eager", "fused", "te", "liger", "chunked"]:
+        """What runs: native and te name the kernel of a *fused* cross-entropy and are plain torch without fusion."""
+        if self.implementation in ("liger", "chunked"):
+            return self.implementation
+        if not self.fused_cross_entropy:
+            return "eager"
+        return "te" if self.implementation == "te" else "fused"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windtunnel.dtypes import BYTES
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk
 from windtunnel.ops.chunk import Unit, lower_unit, unit_parameters, unit_weights, units
@@ -38,6 +39,8 @@ def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
     ctx = context(job)
     activations = dispatcher = backward = recompute = offloaded = 0.0
     share = job.plan.offload.activations
+    # XLA recomputes a layer with the same fusion: point-wise results do not materialise.
+    again = frozenset({"core_attn"}) if ctx.kept_tensors == "xla" else NONE
     for unit, occurrences in units(job, chunk):
         ops = lower_unit(job, unit)
         kept, sent = kept_bytes(ops, unit.recompute)
@@ -48,7 +51,7 @@ def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
         passing = _layer_backward(job, unit, ctx)
         backward = max(backward, passing)
         if unit.recompute & {"full", "per_op"}:
-            recompute = max(recompute, passing + sum(kept_bytes(ops, NONE)) - kept - sent)
+            recompute = max(recompute, passing + sum(kept_bytes(ops, again)) - kept - sent)
     kept_logits, peak_logits = _logits(job, chunk, ctx)
     return KeptChunk(
         activations=activations,
@@ -82,23 +85,26 @@ def _logits(job: Job, chunk: Chunk, ctx: Context) -> tuple[float, float]:
         return 0.0, 0.0
     traits, loss = job.software.traits, job.plan.loss
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
-    kept, peak = traits.loss_kept_bytes, traits.loss_peak_bytes
-    if loss.implementation in ("te", "liger"):
-        kept, peak = 2.0, 2.0  # in place: bf16 logits become their own gradient
-    elif loss.implementation == "chunked":
-        kept, peak = peak / CHUNKS, peak / CHUNKS
-    elif loss.fused_cross_entropy:
-        kept, peak = traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes
+    by_kernel = {
+        "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes),
+        "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes),
+        "te": IN_PLACE,
+        "liger": IN_PLACE,
+        "chunked": (traits.loss_peak_bytes / CHUNKS, traits.loss_peak_bytes / CHUNKS),
+    }
+    kept, peak = by_kernel[loss.kernel]
     depths = 1 + chunk.num_mtp_layers
     return kept * logits * depths, max(0.0, peak - kept) * logits
 
 
+IN_PLACE = (2.0, 2.0)
+"""bf16 logits that become their own gradient."""
 CHUNKS = 8
 """Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
 
 
 def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, and the head's."""
+    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, and the head."""
     if not job.software.traits.weight_gradient_placeholders or job.software.transformer_impl != "te":
         return 0.0
     parallel = job.plan.parallel
@@ -130,15 +136,35 @@ def _matrix_sizes(job: Job, unit: Unit) -> set[float]:
 
 
 def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """Two gathered layers, the gradient of one on its way to its shards, and the root group of embedding and head."""
-    plan = job.plan
+    """Gathered layers and the gradient of one on its way to its shards.
+
+    FSDP holds two layers and, throughout, its root group of embedding and head; XLA gathers matrix by matrix, the next
+    while one is used, and the head for the loss alone.
+    """
+    plan, traits = job.plan, job.software.traits
     if not plan.sharding.shards_parameters:
         return 0.0
     layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
-    root = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is None]
     largest = max((unit_parameters(job, unit).total for unit in layers), default=0.0)
-    ends = sum(unit_parameters(job, unit).total for unit in root)
-    reduce = {"fp32": 4.0}.get(plan.precision.grad_reduce, 2.0)
-    if plan.parallel.pp > 1 and job.software.traits.unsharded_under_pipeline:
+    reduce = BYTES[plan.precision.grad_reduce]
+    if plan.parallel.pp > 1 and traits.unsharded_under_pipeline:
         return reduce * largest
-    return 2 * 2.0 * largest + reduce * largest + 2.0 * ends
+    if traits.kept_tensors == "xla":
+        matrix = max((size for unit in layers for size in _matrix_sizes(job, unit)), default=0.0)
+        return 2 * 2.0 * matrix + reduce * matrix
+    return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, chunks)
+
+
+def gathered_head(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """The head XLA gathers while the loss runs."""
+    if not job.plan.sharding.shards_parameters or job.software.traits.kept_tensors != "xla":
+        return 0.0
+    heads = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.kind == "head"]
+    tied = job.model.tie_word_embeddings
+    return 2.0 * sum(unit_parameters(job, unit).total for unit in heads) if not tied else 2.0 * _ends(job, chunks)
+
+
+def _ends(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """Parameters of embedding and head on a rank."""
+    root = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is None]
+    return sum(unit_parameters(job, unit).total for unit in root)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Overlap
 from windtunnel.memory.breakdown import Moment
-from windtunnel.memory.kept import KeptChunk, fsdp_buffers, kept_chunk, placeholder_bytes
+from windtunnel.memory.kept import KeptChunk, fsdp_buffers, gathered_head, kept_chunk, placeholder_bytes
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
@@ -72,7 +72,8 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
         for chunk in chunks:
             parameters += chunk_parameters(job, chunk)
         own = tuple(kept[index] for index in held)
-        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages)]
+        head = gathered_head(job, chunks)
+        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages, head)]
         result.append(
             StageStructure(
                 parameters=parameters,
@@ -84,8 +85,13 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
     return tuple(result)
 
 
-def _candidates(own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int) -> list[Candidate]:
-    """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk."""
+def _candidates(
+    own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int, gathered: float
+) -> list[Candidate]:
+    """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk.
+
+    ``gathered`` bytes serve the loss alone.
+    """
     pairs = tuple(zip(alive, own, strict=True))
     activations = sum(n * k.activations for n, k in pairs)
     dispatcher = sum(n * k.dispatcher for n, k in pairs)
@@ -108,7 +114,7 @@ def _candidates(own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stag
         found.append(at("recompute", waiting, max(k.recompute for k in own)))
     loss = max(k.loss_peak for k in own)
     if logits or loss:
-        found.append(at("loss", logits + loss, 0.0))
+        found.append(at("loss", logits + loss, gathered))
     return found
 
 

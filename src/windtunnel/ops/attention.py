@@ -5,7 +5,7 @@ from __future__ import annotations
 from windtunnel.job.model import LayerSpec, ModelSpec
 from windtunnel.ops.context import Context
 from windtunnel.ops.linear import enter_region, leave_region, linear, stream
-from windtunnel.ops.norm import norm, residual
+from windtunnel.ops.norm import PER_OP, norm, residual
 from windtunnel.ops.op import Attention, Collective, Kept, Op, Phase, RingExchange
 
 CORE = frozenset({"core_attn"})
@@ -120,18 +120,19 @@ def context_exchange(ctx: Context, query_width: float, kv_width: float) -> tuple
 def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: float) -> tuple[Kept, ...]:
     """q, k, v in one mixed buffer; the rotated copies replace it where a fused kernel writes in place."""
     width, t = ctx.width, ctx.tokens
-    kept = [Kept("qkv", width * t * (q + 2 * kv + gate), frozenset({"per_op"}) if _drops_k(ctx) else frozenset())]
+    kept = [Kept("qkv", width * t * (q + 2 * kv + gate), frozenset())]
     if _drops_k(ctx):
         # torchtitan's selective policy keeps every second matmul: wq and wv survive, wk does not.
         kept = [
-            Kept("qv", width * t * (q + kv + gate)),
-            Kept("k", width * t * kv, frozenset({"per_op"})),
+            Kept("q", width * t * (q + gate)),
+            Kept("k", width * t * kv, PER_OP),
+            Kept("v", width * t * kv, PER_OP if ctx.compiled else frozenset()),
         ]
     rotates_into_copy = model.position == "rope" and (
         ctx.kept_tensors == "nanotron" or (ctx.kept_tensors == "megatron" and (ctx.cp > 1 or not ctx.fused_attention))
     )
     if rotates_into_copy:
-        kept.append(Kept("rotated_qk", width * t * (q + kv), frozenset({"per_op"})))
+        kept.append(Kept("rotated_qk", width * t * (q + kv), PER_OP))
     return tuple(kept)
 
 

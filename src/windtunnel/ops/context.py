@@ -48,8 +48,8 @@ class Context:
         return self.tokens / self.sp
 
     @property
-    def hidden_elements_shared_by(self) -> int:
-        """Ranks that share the residual stream: the sequence under sequence parallelism; XLA shards its width over tp."""
+    def residual_shards(self) -> int:
+        """Ranks that share the residual stream: sequence parallelism divides its length, XLA its width."""
         return self.tp if self.sequence_parallel or self.kept_tensors == "xla" else 1
 
     @property

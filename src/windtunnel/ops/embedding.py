@@ -20,7 +20,7 @@ def padded_vocab(model: ModelSpec, software: Software, tp: int) -> int:
 
 
 def embedding(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
-    """Gather rows in forward; accumulate fp32 row gradients in backward. Vocabulary-parallel ranks reduce the result."""
+    """Gather rows in forward, accumulate fp32 row gradients in backward; vocabulary-parallel ranks reduce the result."""
     h = model.hidden_size
     ops: tuple[Op, ...] = (
         Stream(name="embedding", phase="F", kind="embedding", bytes_moved=4 * h * ctx.tokens),
@@ -57,7 +57,7 @@ def head(model: ModelSpec, vocab: int, ctx: Context, *, name: str = "head") -> t
 
 def _cross_entropy(ctx: Context, vocab: float, name: str) -> tuple[Op, ...]:
     """Bytes per local logit: 5 and 4 in one fused kernel; 11 and 8 as cast, max, exp, sum, gather and scale."""
-    fused = ctx.loss.fused_cross_entropy or ctx.loss.implementation in ("te", "liger")
+    fused = ctx.loss.kernel != "eager"
     forward, backward = (5, 4) if fused else (11, 8)
     logits = ctx.tokens * vocab
     return (

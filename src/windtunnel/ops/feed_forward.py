@@ -42,8 +42,15 @@ def matrices(
             modules=modules,
             keeps=kept_activation(ctx, t, width, gated=model.gated, modules=modules),
         ),
-        *linear(f"{prefix}_down", ctx, t, h, width, modules=modules),
+        *linear(f"{prefix}_down", ctx, t, h, width, modules=modules, keeps=_kept_down(ctx, t * h)),
     )
+
+
+def _kept_down(ctx: Context, elements: float) -> tuple[Kept, ...]:
+    """Per-op recompute saves the result of the down projection; torch.compile drops it, for only a sum reads it."""
+    if ctx.kept_tensors != "torchtitan" or ctx.compiled:
+        return ()
+    return (Kept("mlp_out", ctx.width * elements, only_under="per_op"),)
 
 
 def kept_activation(
@@ -58,7 +65,9 @@ def kept_activation(
         kept += [Kept("up", size, modules | {"per_op"})] if gated else []
     else:
         kept = [Kept("up", (2 if gated else 1) * size, modules)]
-    if eager and not (ctx.kept_tensors == "torchtitan" and ctx.compiled):
+    if ctx.kept_tensors == "torchtitan" and ctx.compiled:
+        return tuple(kept)  # the partitioner recomputes point-wise results
+    if eager:
         kept.append(Kept("activated_gate", size, modules | {"per_op"}))
     drops = modules | {"per_op"} | ({"core_attn"} if ctx.kept_tensors == "xla" else set())
     kept.append(Kept("product", ctx.saved_width * rows * width, drops))

@@ -18,7 +18,7 @@ def linear(
     keeps: tuple[Kept, ...] = (),
     compute: Compute | None = None,
 ) -> tuple[Op, ...]:
-    """Forward (m, n, k), input gradient (m, k, n), weight gradient (n, k, m); backward is twice the FLOPs of forward."""
+    """Forward (m, n, k), input gradient (m, k, n), weight gradient (n, k, m): backward is twice forward in FLOPs."""
     recipe = compute or ctx.compute
     gemms: tuple[Op, ...] = (
         Gemm(name=name, phase="F", m=m, n=n, k=k, compute=recipe, modules=modules, keeps=keeps),
@@ -82,7 +82,7 @@ def enter_region(name: str, ctx: Context, width: float, *, modules: frozenset[st
 
 
 def leave_region(name: str, ctx: Context, width: float, *, modules: frozenset[str] = frozenset()) -> tuple[Op, ...]:
-    """Out of a tensor-parallel region: reduce-scatter (or all-reduce) in forward, gather of the gradient in backward."""
+    """Out of a tensor-parallel region: reduce-scatter or all-reduce in forward, gather of the gradient in backward."""
     if ctx.tp == 1:
         return ()
     size = ctx.tokens * width * ctx.width

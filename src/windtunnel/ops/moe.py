@@ -60,20 +60,7 @@ def _exchange(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     """Dispatch and combine in each direction, and the gathers of expert tensor parallelism."""
     ops: list[Op] = []
     if ctx.ep > 1:
-        for phase in ("F", "B"):
-            for name in ("dispatch", "combine"):
-                ops.append(
-                    ExpertExchange(
-                        name=name,
-                        phase=phase,
-                        dispatcher=ctx.moe.dispatcher,
-                        tokens=ctx.sequence_tokens,
-                        row_bytes=model.hidden_size * ctx.width,
-                        experts_per_token=moe.num_experts_per_token,
-                        groups_per_token=moe.groups_per_token if (moe.num_groups or 1) > 1 else None,
-                        modules=WHOLE,
-                    )
-                )
+        ops += [_exchange_op(model, moe, ctx, name, phase) for phase in PHASES for name in ("dispatch", "combine")]
     if ctx.etp > 1:
         size = routed_rows(moe, ctx) * model.hidden_size * ctx.width
         ops += [
@@ -83,6 +70,22 @@ def _exchange(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
             Collective(name="etp_in", phase="B", collective="reduce_scatter", group="etp", size=size),
         ]
     return tuple(ops)
+
+
+PHASES: tuple[Phase, ...] = ("F", "B")
+
+
+def _exchange_op(model: ModelSpec, moe: MoE, ctx: Context, name: str, phase: Phase) -> ExpertExchange:
+    return ExpertExchange(
+        name=name,
+        phase=phase,
+        dispatcher=ctx.moe.dispatcher,
+        tokens=ctx.sequence_tokens,
+        row_bytes=model.hidden_size * ctx.width,
+        experts_per_token=moe.num_experts_per_token,
+        groups_per_token=moe.groups_per_token if (moe.num_groups or 1) > 1 else None,
+        modules=WHOLE,
+    )
 
 
 def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
@@ -95,10 +98,10 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
         moved += 4 * k * row
     elements = routed_rows(moe, ctx) * model.hidden_size
     rows = elements * ctx.width
+    # An unfused un-permute weighs rows by their probabilities and keeps them; fused kernels weigh inside the experts.
+    fused_permute = ctx.moe.permute_fusion or ctx.moe.dispatcher != "alltoall" or ctx.ep == 1
     kept = (
-        Kept(
-            "dispatched_rows", rows if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 else 0.0, WHOLE, of="dispatcher"
-        ),
+        Kept("dispatched_rows", 0.0 if fused_permute else rows, WHOLE, of="dispatcher"),
         Kept("expert_input", elements * ctx.saved_width, WHOLE),
     )
     fused = f"permute:{ctx.moe.dispatcher}"

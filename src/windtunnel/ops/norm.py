@@ -30,15 +30,17 @@ def residual(model: ModelSpec, ctx: Context, name: str) -> tuple[Op, ...]:
 
 
 def _kept(model: ModelSpec, ctx: Context, *, layer_input: bool, width: float) -> tuple[Kept, ...]:
-    elements = ctx.tokens * model.hidden_size / ctx.hidden_elements_shared_by
+    elements = ctx.tokens * model.hidden_size / ctx.residual_shards
     per_token = 8.0 if model.norm == "layernorm" else 4.0
     # nanotron and torchtitan keep the gathered output that the next matmul reads; Megatron gathers it again.
+    # torch.compile recomputes point-wise results from the matmul outputs it keeps (min-cut partitioner).
     gathered = ctx.kept_tensors in ("nanotron", "torchtitan")
     output = ctx.tokens * model.hidden_size if gathered else elements
     drops_input, drops_output = DROPS_XLA if ctx.kept_tensors == "xla" else DROPS
+    compiled = ctx.compiled and ctx.kept_tensors == "torchtitan"
     return (
         Kept("norm_input", ctx.width * elements, frozenset() if layer_input else drops_input, layer_input=layer_input),
-        Kept("norm_output", width * output, drops_output),
+        Kept("norm_output", 0.0 if compiled else width * output, drops_output),
         Kept("norm_statistics", per_token * ctx.sequence_tokens, drops_output - LAYERNORM),
     )
 

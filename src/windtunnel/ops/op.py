@@ -21,7 +21,8 @@ class Kept:
     """A tensor saved for backward.
 
     ``dropped_by`` names the recompute modules that make it unnecessary; "full" drops all but the layer's input.
-    ``of`` is the class it is reported under.
+    ``only_under`` names a policy that saves it although plain backward would not. ``of`` is the class it is reported
+    under.
     """
 
     name: str
@@ -29,10 +30,13 @@ class Kept:
     dropped_by: frozenset[str] = frozenset()
     layer_input: bool = False
     of: Literal["activations", "dispatcher"] = "activations"
+    only_under: str | None = None
 
     def survives(self, recompute: frozenset[str]) -> bool:
         if "full" in recompute:
             return self.layer_input
+        if self.only_under is not None and self.only_under not in recompute:
+            return False
         return not (self.dropped_by & recompute)
 
 
@@ -160,7 +164,7 @@ class Collective(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingExchange(Op):
-    """Key and value blocks of ``size`` bytes that travel ``hops`` times round a context-parallel ring beside attention."""
+    """Key and value blocks of ``size`` bytes that travel ``hops`` times round a ring of ranks beside attention."""
 
     size: float
     hops: int
@@ -168,7 +172,7 @@ class RingExchange(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertExchange(Op):
-    """Tokens to their experts or back: ``tokens`` rows of ``row_bytes``, each wanted by ``experts_per_token`` experts."""
+    """Tokens to their experts or back: ``tokens`` rows of ``row_bytes``, each for ``experts_per_token`` experts."""
 
     dispatcher: Literal["alltoall", "allgather", "deepep", "hybridep"]
     tokens: float

@@ -47,7 +47,12 @@ def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
     rows, owners, rates = [], [], []
     for index, job in enumerate(jobs):
         rate, shards = byte_rates(job), shard_sizes(job)
-        terms = (reserved_ratio(job), *overhead_terms(job), float(job.software.traits.foreach_optimizer))
+        terms = (
+            reserved_ratio(job),
+            *overhead_terms(job),
+            float(job.software.traits.foreach_optimizer),
+            job.cluster.accelerator.hbm_capacity,
+        )
         for stage in structures(job):
             for candidate in stage.candidates:
                 sizes = (stage.parameters.dense, stage.parameters.expert, *shards, stage.resident)
@@ -55,11 +60,12 @@ def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
                 owners.append(index)
                 rates.append(rate)
     table = np.array(rows, dtype=np.float64).T
-    dense, expert, dense_shard, expert_shard, resident, alive, optimizer, ratio, share, fixed, foreach = table
+    dense, expert, dense_shard, expert_shard, resident, alive, optimizer, ratio, share, fixed, foreach, capacity = table
     held: Any = states(dense, expert, dense_shard, expert_shard, _columns(rates))
     passing = alive + optimizer * foreach * held.weights
     allocated = compose.allocated(held, resident, passing)
-    device = allocated * ratio + compose.overhead(allocated, share, fixed)
+    outside = compose.overhead(allocated, share, fixed)
+    device = compose.reserved(allocated, ratio, capacity - outside) + outside
     return _worst(allocated, owners, len(jobs)), _worst(device, owners, len(jobs))
 
 

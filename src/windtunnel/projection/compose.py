@@ -43,6 +43,14 @@ def allocated(held: States, resident: Number, alive: Number) -> Number:
     return held.weights + held.gradients + held.master + held.moments + held.gathered + resident + alive
 
 
+def reserved(allocated_bytes: Number, ratio: Number, room: Number) -> Number:
+    """Bytes the allocator holds: ``ratio`` times what is allocated, but cached blocks are given back before an
+    allocation fails, so it outgrows ``room`` (capacity less overhead) only when the allocated bytes do."""
+    wanted = allocated_bytes * ratio
+    capped = (wanted + room - abs(wanted - room)) / 2
+    return (allocated_bytes + capped + abs(allocated_bytes - capped)) / 2
+
+
 def overhead(allocated_bytes: Number, share: Number, fixed: Number) -> Number:
     """Bytes outside the allocator; never negative."""
     bytes_outside = share * allocated_bytes + fixed

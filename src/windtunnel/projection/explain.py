@@ -15,7 +15,7 @@ from windtunnel.step.parts import NAMES
 from windtunnel.step.step import stage_parts, step_costs
 
 Vary = Callable[[Mapping[str, object]], Job]
-"""The same job with other values at full job paths, everything derived anew; raises WindtunnelError if that is illegal."""
+"""The same job with other values at full job paths, derived anew; raises WindtunnelError where that is illegal."""
 
 RECOMPUTE_OFF: dict[str, object] = {"plan.recompute": {"policy": "none"}}
 RECOMPUTE_FULL: dict[str, object] = {"plan.recompute": {"policy": "full"}}

@@ -25,9 +25,13 @@ def project_memory(job: Job) -> Memory:
     )
 
 
+ROUNDING = 1e-9
+"""A full device is not an overfull one: sums of bytes carry rounding errors."""
+
+
 def verdict(peak: float, capacity: float, margin: float) -> Verdict:
     """fits when the margin over the point is within capacity, oom when the point exceeds it, else borderline."""
-    if peak > capacity:
+    if peak > capacity * (1 + ROUNDING):
         return "oom"
     return "fits" if peak * margin <= capacity else "borderline"
 
@@ -52,6 +56,7 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
         passing += held.weights
     alive = candidate.activations + candidate.dispatcher + candidate.logits + passing
     allocated = compose.allocated(held, structure.resident, alive)
+    outside = compose.overhead(allocated, *overhead_terms(job))
     return MemoryBreakdown(
         stage=index,
         rank=_first_rank(job, index),
@@ -65,8 +70,8 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
         logits=candidate.logits,
         buffers=held.gathered + structure.resident + passing,
         dispatcher=candidate.dispatcher,
-        reserved=allocated * reserved_ratio(job),
-        overhead=compose.overhead(allocated, *overhead_terms(job)),
+        reserved=compose.reserved(allocated, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside),
+        overhead=outside,
     )
 
 

@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """``ordered``: share of decided pairs the projection orders as measured; ``regret``: measured loss of its favourite."""
+    """``ordered``: share of decided pairs ordered as measured; ``regret``: measured loss of the projected favourite."""
 
     n: int
     decided: int
@@ -255,8 +255,7 @@ def _row(record: Record, quantity: str, bar: str, measured: float, projected: fl
 
 
 def _groups(rows: Sequence[Row]) -> dict[str, Group]:
-    """all (without vtrain), one per bar, dense, moe, one per file and per asked value; `fits` rows are in none but memory's
-    own bar."""
+    """all (without vtrain), one per bar, dense, moe, one per file and per asked value; rows of bar fits are in none."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.error is None or row.bar == "fits":
@@ -353,7 +352,7 @@ def _pool(series: Sequence[Series]) -> Series:
 
 
 def _varies(record: Record) -> str:
-    """What a plan-varying series holds fixed: everything but the plan, the model's name and the software's free text."""
+    """What a plan-varying series holds fixed: everything but the plan and the model's name, and the sequence length."""
     given = dict(record.given)
     model = given.get("model")
     if isinstance(model, dict):

@@ -15,8 +15,8 @@ class Request:
     """What is asked of a schedule.
 
     ``microbatch_group_size`` is how many micro-batches a chunk takes at a stretch, ``memory_cap`` how many a stage may
-    keep. ``costs`` are F, B and W of a stage and a hop between stages, in any unit. ``all_forward_at_m_equals_p``: every
-    forward precedes every backward when there are as many micro-batches as stages.
+    keep. ``costs`` are F, B and W of a stage and a hop between stages, in any unit. ``all_forward_at_m_equals_p``:
+    every forward precedes every backward when there are as many micro-batches as stages.
     """
 
     num_stages: int

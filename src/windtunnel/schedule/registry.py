@@ -42,7 +42,7 @@ def find(name: str) -> Schedule:
     raise FormatError(Fault("schedule", name, "no such schedule", f"choose one of {', '.join(schedule_names())}"))
 
 
-def applicable(  # noqa: PLR0917  the optional values are read by name or in the order of the job format
+def applicable(
     name: str,
     num_stages: int,
     num_microbatches: int,
@@ -73,7 +73,7 @@ def placement(name: str, num_stages: int, virtual_stages: int = 1) -> Placement:
     return schedule.placement(num_stages, schedule.virtual_stages or virtual_stages)
 
 
-def build_order(  # noqa: PLR0917
+def build_order(
     name: str,
     num_stages: int,
     num_microbatches: int,
@@ -88,7 +88,8 @@ def build_order(  # noqa: PLR0917
 
     V-shaped schedules imply two chunks per stage. ``memory_cap`` counts micro-batches of a stage and ``costs`` are
     seconds of F, B, W of a stage and of a hop (``zb_heuristic``, which weighs them; default 1, 1, 1, 0), ``orders`` are
-    the tokens of each rank (``custom``), ``all_forward_at_m_equals_p`` the warm-up of older ``interleaved_1f1b``. A schedule that has no use for an option ignores it.
+    the tokens of each rank (``custom``), ``all_forward_at_m_equals_p`` is the warm-up of older ``interleaved_1f1b``.
+    A schedule that has no use for an option ignores it.
     Raises FormatError for an unknown name, LegalityError where the schedule does not apply.
     """
     schedule = find(name)

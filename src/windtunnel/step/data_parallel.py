@@ -192,7 +192,7 @@ class DataParallel:
 
 
 def state_bytes(job: Job) -> float:
-    """Bytes an optimizer step moves per parameter: gradient read, master and moments read and written, weight written."""
+    """Bytes an optimizer step moves per parameter: gradient read, master and moments read and written, weight too."""
     precision = job.plan.precision
     moments = {"sgd": 1, "muon": 1, "adafactor": 0}.get(job.plan.optimizer, 2)
     state = BYTES["int8"] if job.plan.optimizer == "adam8bit" else BYTES[precision.optimizer_state]

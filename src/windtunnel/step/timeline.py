@@ -102,7 +102,7 @@ def _run(
     return starts, ends, clocks
 
 
-def _run_pairs(  # noqa: PLR0917  the state of _run
+def _run_pairs(
     table: Iterator[tuple[int, int, int, int, int]],
     paired: frozenset[int],
     seconds: list[float],
