@@ -18,7 +18,7 @@ MEGATRON_FAMILY = frozenset({"megatron-core", "megatron-bridge", "nemo", "primus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Behaviour of a framework generation that no job key names; each value stands in ``data/software`` with a source."""
+    """Behaviour of a framework generation that no job key names; each value is in ``data/software`` with a source."""
 
     kept_tensors: Literal["megatron", "torchtitan", "nanotron", "xla"] = "megatron"
     """Which family of kept-for-backward tensors its layers follow (`facts` of the memory model)."""

@@ -20,7 +20,7 @@ def padded_vocab(model: ModelSpec, software: Software, tp: int) -> int:
 
 
 def embedding(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
-    """Gather rows in forward, accumulate fp32 row gradients in backward; vocabulary-parallel ranks reduce the result."""
+    """Gather rows in forward, accumulate fp32 row gradients in backward; vocabulary-parallel ranks reduce the sum."""
     h = model.hidden_size
     ops: tuple[Op, ...] = (
         Stream(name="embedding", phase="F", kind="embedding", bytes_moved=4 * h * ctx.tokens),
