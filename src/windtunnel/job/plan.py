@@ -11,6 +11,8 @@ Schedule = Literal[
     "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "1f1b_ep_overlap", "zb_h1", "zb_heuristic", "interleaved_zb",
     "zbv", "v_half", "v_min", "dualpipe", "dualpipe_v", "custom",
 ]  # fmt: skip
+OVERLAPPING_SCHEDULES = frozenset({"1f1b_ep_overlap", "dualpipe", "dualpipe_v"})
+"""Schedules that pair the forward of one micro-batch with the backward of another to hide expert traffic."""
 V_SCHEDULES = frozenset({"zbv", "v_half", "v_min", "dualpipe_v"})
 """Two chunks a stage, folded into a V."""
 LOOPED_SCHEDULES = frozenset({"interleaved_1f1b", "looped_bfs", "interleaved_zb"})

@@ -101,7 +101,8 @@ def _time(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
 def _stage_seconds(costs: StepCosts, order: Order, rank: int) -> tuple[float, float, float]:
     """(fill, seconds of a micro-batch, what follows the last one) of one stage."""
     held = order.placement[rank]
-    each = sum(costs.chunks[index].forward.total + costs.chunks[index].backward for index in held)
+    share = order.microbatches_per_chunk / order.num_microbatches
+    each = share * sum(costs.chunks[index].forward.total + costs.chunks[index].backward for index in held)
     before = range(min(held))
     hops = min(held) * costs.transfer
     fill = sum(costs.chunks[index].forward.total for index in before) + hops

@@ -50,6 +50,11 @@ class Order:
         return hash((self.name, self.num_stages, self.num_microbatches, self.virtual_stages))
 
     @property
+    def microbatches_per_chunk(self) -> int:
+        """Micro-batches that each chunk of a rank runs: all, or half where two directions share the rank."""
+        return self.num_microbatches * self.virtual_stages // len(self.placement[0])
+
+    @property
     def num_chunks(self) -> int:
         """Chunks along the model."""
         return self.num_stages * self.virtual_stages

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from windtunnel.cost.source import CostSource
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Pipeline, Sharding
+from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Pipeline, Sharding
 from windtunnel.ops.chunk import LocalParameters, Unit, lower_unit, unit_parameters, units
 from windtunnel.ops.layer import kept_bytes
 from windtunnel.step.host import NOTHING, HostSeconds, chunk_host, layer_host
@@ -59,8 +59,12 @@ def price_chunks(job: Job, source: CostSource) -> tuple[ChunkCost, ...]:
 
 
 def stripped(job: Job) -> Job:
-    """The job without what leaves the cost of a chunk alone: data parallelism, schedule, number of micro-batches."""
+    """The job without what leaves the cost of a chunk alone: data parallelism, order, number of micro-batches.
+
+    A schedule that runs expert traffic beside its neighbour's compute overlaps it whatever the switch says.
+    """
     plan = job.plan
+    overlap = replace(plan.overlap, ep_comm=plan.overlap.ep_comm or plan.pipeline.schedule in OVERLAPPING_SCHEDULES)
     return Job(
         model=job.model,
         cluster=replace(job.cluster, num_accelerators=1),
@@ -73,6 +77,7 @@ def stripped(job: Job) -> Job:
             batch=replace(plan.batch, global_batch_size=plan.batch.micro_batch_size),
             sharding=Sharding(strategy="ddp", shard_size=1),
             recompute=(),
+            overlap=overlap,
         ),
     )
 

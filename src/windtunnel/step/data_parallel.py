@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from windtunnel.cost.collectives.placement import Placement, place, strides
+from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, is_quantized
 from windtunnel.job.job import Job
@@ -210,7 +210,7 @@ def _groups(job: Job, *, expert: bool) -> tuple[Placement, Placement]:
     if expert:
         ranks = max(1, parallel.expert_dp)
         shard = max(1, ranks * share // whole) if whole else 1
-        stride = parallel.etp * parallel.ep
+        stride = expert_strides(parallel)["edp"]
     else:
         ranks, shard, stride = whole, share, min(distance["cp"], distance["dp"])
     return place(shard, stride, cluster), place(max(1, ranks // shard), stride * shard, cluster)

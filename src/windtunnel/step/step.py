@@ -57,7 +57,7 @@ def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
     total = ZERO
     for index in order.placement[rank]:
         chunk = costs.chunks[index]
-        total += (chunk.forward + chunk.backward_input + chunk.backward_weight).scaled(_microbatches(order, rank))
+        total += (chunk.forward + chunk.backward_input + chunk.backward_weight).scaled(order.microbatches_per_chunk)
     addition = costs.additions[rank]
     return total + Parts(
         dp=addition.exposed,
@@ -65,12 +65,6 @@ def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
         optimizer=addition.optimizer,
         offload=addition.offload,
     )
-
-
-def _microbatches(order: Order, rank: int) -> int:
-    """Micro-batches each chunk of ``rank`` runs: all of them, or half where two directions share the rank."""
-    forwards = sum(action.kind == "F" for action in order.actions[rank])
-    return forwards // len(order.placement[rank])
 
 
 def _transfer(job: Job, source: CostSource) -> float:

@@ -36,6 +36,17 @@ def place(ranks: int, stride: int, cluster: Cluster) -> Placement:
 def strides(parallel: Parallel) -> dict[str, int]:
     """Distance in ranks between neighbours of each dense group, for the group order from innermost out."""
     sizes = {"tp": parallel.tp, "cp": parallel.cp, "dp": parallel.dp, "pp": parallel.pp}
+    return _distances(parallel, sizes)
+
+
+def expert_strides(parallel: Parallel) -> dict[str, int]:
+    """The same for the expert grid: etp takes the place of tp, ep its own, the replicas of experts that of dp."""
+    sizes = {"tp": parallel.etp, "ep": parallel.ep, "dp": max(1, parallel.expert_dp), "pp": parallel.pp}
+    found = _distances(parallel, sizes)
+    return {"etp": found["tp"], "ep": found["ep"], "edp": found["dp"]}
+
+
+def _distances(parallel: Parallel, sizes: dict[str, int]) -> dict[str, int]:
     distance, result = 1, {}
     for axis in parallel.order:
         if axis in sizes:
@@ -45,19 +56,14 @@ def strides(parallel: Parallel) -> dict[str, int]:
 
 
 def placements(parallel: Parallel, cluster: Cluster) -> dict[str, Placement]:
-    """Placement of every group: dense tp, cp, dp, pp; their union dp·cp; expert etp, ep and edp inside one stage.
-
-    Expert groups lie etp innermost, then ep, then their replicas, over the ranks of one stage.
-    """
-    distance = strides(parallel)
-    inner = min(distance["cp"], distance["dp"])
-    stage = distance["pp"] if parallel.order[-1] != "pp" else 1
+    """Placement of every group: dense tp, cp, pp and the union dp·cp; expert etp, ep and edp."""
+    dense, expert = strides(parallel), expert_strides(parallel)
     return {
-        "tp": place(parallel.tp, distance["tp"], cluster),
-        "cp": place(parallel.cp, distance["cp"], cluster),
-        "dp": place(parallel.dp * parallel.cp, inner, cluster),
-        "pp": place(parallel.pp, distance["pp"], cluster),
-        "etp": place(parallel.etp, 1, cluster),
-        "ep": place(parallel.ep, parallel.etp * (stage if stage < distance["dp"] else 1), cluster),
-        "edp": place(max(1, parallel.expert_dp), parallel.etp * parallel.ep, cluster),
+        "tp": place(parallel.tp, dense["tp"], cluster),
+        "cp": place(parallel.cp, dense["cp"], cluster),
+        "dp": place(parallel.dp * parallel.cp, min(dense["cp"], dense["dp"]), cluster),
+        "pp": place(parallel.pp, dense["pp"], cluster),
+        "etp": place(parallel.etp, expert["etp"], cluster),
+        "ep": place(parallel.ep, expert["ep"], cluster),
+        "edp": place(max(1, parallel.expert_dp), expert["edp"], cluster),
     }
