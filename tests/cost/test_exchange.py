@@ -37,9 +37,8 @@ def routed(ranks: int, copies: int) -> Iterator[tuple[int, list[int]]]:
 def simulate(dispatcher: str, ranks: int, inside: int, copies: int) -> Sent:
     """Count the hops over each fabric, token by token, and average over the ranks."""
     scale_up = nic = 0
-    for source, targets in routed(ranks, copies):
-        if dispatcher == "allgather":
-            targets = list(range(ranks))
+    for source, chosen in routed(ranks, copies):
+        targets = list(range(ranks)) if dispatcher == "allgather" else chosen
         if dispatcher in ("alltoall", "allgather"):
             for target in targets:
                 nic += target // inside != source // inside
