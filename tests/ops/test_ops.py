@@ -114,6 +114,13 @@ def test_causal_scores_are_half_the_square() -> None:
     assert forward.flops == 2 * (4 * 4096**2 * 128 * 32) / 2  # 2 sequences, 2 products of 2 FLOP, half of the square
 
 
+def test_contiguous_context_shares_load_the_last_rank() -> None:
+    """Four contiguous quarters of a causal triangle: 1, 3, 5 and 7 sixteenths; the mean is 4."""
+    even = Attention(name="a", phase="F", batch=1, heads=1, sequence=64, qk_dim=1, v_dim=1, context=4)
+    last = replace(even, balanced=False)
+    assert last.pairs / even.pairs == 7 / 4
+
+
 def test_a_window_counts_its_band() -> None:
     op = Attention(
         name="a", phase="F", batch=1, heads=1, sequence=4, qk_dim=1, v_dim=1, window=2

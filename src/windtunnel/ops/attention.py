@@ -74,6 +74,7 @@ def core_attention(
             qk_dim=qk_dim,
             v_dim=v_dim,
             context=ctx.cp,
+            balanced=ctx.context_parallel.load_balanced or ctx.context_parallel.kind == "ulysses",
             window=layer.window,
             fused=ctx.fused_attention,
             sinks=model.attention_sinks,
@@ -120,8 +121,8 @@ def context_exchange(ctx: Context, query_width: float, kv_width: float) -> tuple
 def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: float) -> tuple[Kept, ...]:
     """q, k, v in one mixed buffer; the rotated copies replace it where a fused kernel writes in place."""
     width, t = ctx.width, ctx.tokens
-    kept = [Kept("qkv", width * t * (q + 2 * kv + gate), frozenset())]
-    if _drops_k(ctx):
+    kept = [Kept("qkv", width * t * (q + 2 * kv + gate))]
+    if ctx.kept_tensors == "torchtitan":
         # torchtitan's selective policy keeps every second matmul: wq and wv survive, wk does not.
         kept = [
             Kept("q", width * t * (q + gate)),
@@ -134,10 +135,6 @@ def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: 
     if rotates_into_copy:
         kept.append(Kept("rotated_qk", width * t * (q + kv), PER_OP))
     return tuple(kept)
-
-
-def _drops_k(ctx: Context) -> bool:
-    return ctx.kept_tensors == "torchtitan"
 
 
 def _kept_core(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Kept, ...]:

@@ -99,7 +99,8 @@ class GroupedGemm(Op):
 class Attention(Op):
     """softmax(q · kᵀ) · v of ``batch`` sequences of ``sequence`` tokens, causal, on ``heads`` local heads.
 
-    ``context`` ranks share a sequence evenly (load-balanced); ``window`` tokens are visible when given.
+    ``context`` ranks share a sequence; ``balanced`` ranks have equal work, otherwise this is the rank with the last
+    tokens, which see all others. ``window`` tokens are visible when given.
     """
 
     batch: int
@@ -108,6 +109,7 @@ class Attention(Op):
     qk_dim: int
     v_dim: int
     context: int = 1
+    balanced: bool = True
     window: int | None = None
     fused: bool = True
     sinks: bool = False
@@ -118,7 +120,13 @@ class Attention(Op):
         """Query-key pairs that count: half the square, or the window's band."""
         s = self.sequence
         visible = s / 2 if self.window is None or self.window >= s else self.window * (1 - self.window / (2 * s))
-        return self.batch * self.heads * s * visible / self.context
+        return self.batch * self.heads * s * visible / self.context * self.hottest
+
+    @property
+    def hottest(self) -> float:
+        """Work of this rank over the mean: contiguous shares of a causal square end with 2 − 1/context of it."""
+        causal = self.window is None or self.window >= self.sequence
+        return 1.0 if self.balanced or not causal else 2 - 1 / self.context
 
     @property
     def flops(self) -> float:

@@ -47,7 +47,7 @@ def _executed_flops(op: Attention, half_length: int, constants: AttentionConstan
     visible: float = s + half_length
     if op.window is not None and op.window < s / 2:
         visible = min(2 * (op.window + constants.window_margin), visible)
-    forward = op.batch * op.heads * s * visible * (op.qk_dim + op.v_dim) / op.context
+    forward = op.batch * op.heads * s * visible * (op.qk_dim + op.v_dim) / op.context * op.hottest
     return forward if op.phase == "F" else 2.5 * forward
 
 
