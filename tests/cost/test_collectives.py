@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from windtunnel.catalog.constants import constants
 from windtunnel.catalog.hardware import find_accelerator
+from windtunnel.cost.collectives.all_reduce import all_reduce, tree
 from windtunnel.cost.collectives.exchange import all_to_all, distinct_targets
 from windtunnel.cost.collectives.placement import Placement, place, placements, strides
-from windtunnel.cost.collectives.ring import all_reduce, gather, nic
+from windtunnel.cost.collectives.ring import gather, nic
 from windtunnel.job.cluster import Cluster
 from windtunnel.job.plan import Parallel
 
@@ -77,6 +78,16 @@ def test_a_large_all_reduce_moves_its_data_twice_unless_switches_reduce(ranks: i
     placed = place(ranks, 1, where)
     one = gather(4e9, placed, where, constants().collective)
     assert 1.3 * one < all_reduce(4e9, placed, where, constants().collective) <= 2 * one
+
+
+def test_a_tree_wins_where_latency_rules() -> None:
+    where = cluster(accelerators=1024)
+    placed = place(1024, 1, where)
+    small, large = 1e5, 1e11
+    assert all_reduce(small, placed, where, constants().collective) == tree(
+        small, placed, where, constants().collective
+    )
+    assert all_reduce(large, placed, where, rates) < tree(large, placed, where, rates)
 
 
 def test_one_rank_communicates_nothing() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from windtunnel.cost.collectives.all_reduce import all_reduce
 from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
 from windtunnel.cost.collectives.placement import Placement, placements
-from windtunnel.cost.collectives.ring import all_reduce, gather, link, nic
+from windtunnel.cost.collectives.ring import gather, link, nic
 from windtunnel.cost.kernels.attention import attention, scan
 from windtunnel.cost.kernels.gemm import gemm, grouped_gemm
 from windtunnel.cost.kernels.stream import stream

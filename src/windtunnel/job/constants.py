@@ -79,6 +79,9 @@ class CollectiveConstants:
     inter_step_far: float
     inter_far_ranks: float
     inter_bandwidth: float
+    tree_inside: float
+    tree_across: float
+    tree_bandwidth: float
     tp_exposed: float
     beside_gemm: float
     ring_hidden: float

@@ -1,4 +1,4 @@
-"""All-gather, reduce-scatter and all-reduce, inside a scale-up domain and across domains."""
+"""Rings: all-gather and reduce-scatter, inside a scale-up domain and across domains."""
 
 from __future__ import annotations
 
@@ -15,29 +15,7 @@ def gather(size: float, placement: Placement, cluster: Cluster, constants: Colle
         return 0.0
     if not placement.crosses:
         return _inside("all_gather", size, placement.ranks, cluster, constants)
-    return _across(size, placement, cluster, constants)
-
-
-def all_reduce(size: float, placement: Placement, cluster: Cluster, constants: CollectiveConstants) -> float:
-    """The better of a ring (reduce-scatter and all-gather) and, inside a domain with in-switch reduction, its fit."""
-    if placement.ranks <= 1 or size <= 0:
-        return 0.0
-    ring = 2 * gather(size, placement, cluster, constants)
-    if placement.crosses:
-        return min(ring, hierarchical(size, placement, cluster, constants))
-    fit = nearest_fit("all_reduce", placement.ranks, cluster)
-    if fit is None:
-        return ring
-    n = placement.ranks
-    return min(ring, fit.latency + fit.root * sqrt(size) + 2 * size * (n - 1) / n / fit.bandwidth)
-
-
-def hierarchical(size: float, placement: Placement, cluster: Cluster, constants: CollectiveConstants) -> float:
-    """Reduce-scatter inside the domain, all-reduce across with one shard a rank, all-gather inside."""
-    inner = Placement(placement.inside, placement.inside)
-    outer = Placement(placement.domains, 1)
-    shard = size / placement.inside
-    return 2 * gather(size, inner, cluster, constants) + 2 * _across(shard, outer, cluster, constants)
+    return across(size, placement, cluster, constants)
 
 
 def nearest_fit(op: str, ranks: int, cluster: Cluster) -> CollectiveFit | None:
@@ -66,7 +44,7 @@ def _inside(op: str, size: float, ranks: int, cluster: Cluster, constants: Colle
     return latency * growth + root * sqrt(size) + size * (ranks - 1) / ranks / bandwidth
 
 
-def _across(size: float, placement: Placement, cluster: Cluster, constants: CollectiveConstants) -> float:
+def across(size: float, placement: Placement, cluster: Cluster, constants: CollectiveConstants) -> float:
     """A ring over domains; each of the g members inside brings its own NIC."""
     n, g = placement.ranks, placement.inside
     near = min(n - 1, constants.inter_far_ranks)
