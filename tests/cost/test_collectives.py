@@ -81,13 +81,10 @@ def test_a_large_all_reduce_moves_its_data_twice_unless_switches_reduce(ranks: i
 
 
 def test_a_tree_wins_where_latency_rules() -> None:
-    where = cluster(accelerators=1024)
+    where, rates = cluster(accelerators=1024), constants().collective
     placed = place(1024, 1, where)
-    small, large = 1e5, 1e11
-    assert all_reduce(small, placed, where, constants().collective) == tree(
-        small, placed, where, constants().collective
-    )
-    assert all_reduce(large, placed, where, rates) < tree(large, placed, where, rates)
+    assert all_reduce(1e5, placed, where, rates) == tree(1e5, placed, where, rates)
+    assert all_reduce(1e11, placed, where, rates) < tree(1e11, placed, where, rates)
 
 
 def test_one_rank_communicates_nothing() -> None:

@@ -14,7 +14,7 @@ from windtunnel.errors import Fault, FormatError, MissingError
 if TYPE_CHECKING:
     from windtunnel.catalog.records import SkippedRecord
     from windtunnel.job.record import Record
-    from windtunnel.records.validate import Checked
+    from windtunnel.records.compare import Checked
 
 PROCESSES = 2
 ALONE = 50
@@ -34,7 +34,7 @@ def validate(
     """Projections against measured runs: errors by group, order within series, verdicts against outcomes."""
     from windtunnel.catalog.records import load_records
     from windtunnel.records.against import regressions
-    from windtunnel.records.validate import summarise
+    from windtunnel.records.summary import summarise
     from windtunnel.report.validate import regressions_text, validate_document, validate_text
 
     if not records:
@@ -67,7 +67,7 @@ def _checked(records: Sequence[Record | SkippedRecord]) -> Iterator[Checked]:
 
 def _check(record: Record | SkippedRecord) -> Checked:
     from windtunnel.catalog.records import SkippedRecord
-    from windtunnel.records.validate import check_record, skipped
+    from windtunnel.records.compare import check_record, skipped
 
     if isinstance(record, SkippedRecord):
         return skipped(record.id, record.file, record.reason)
@@ -78,7 +78,7 @@ def _grouped(
     checked: Sequence[Checked], records: Sequence[Record | SkippedRecord], paths: Sequence[str]
 ) -> list[Checked]:
     from windtunnel.catalog.records import SkippedRecord
-    from windtunnel.records.validate import grouped
+    from windtunnel.records.summary import grouped
 
     return [
         found if isinstance(record, SkippedRecord) else grouped(found, record, paths)
