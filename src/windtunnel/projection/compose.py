@@ -3,12 +3,8 @@ same formulas explain one plan and score a hundred thousand."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from windtunnel.memory.states import States
-
-Number = Any
-"""A float, or a numpy array that broadcasts with the other arguments."""
+from windtunnel.step.elementwise import Number, maximum, minimum
 
 
 def finish(pipeline_end: Number, addition: Number, jitter: Number) -> Number:
@@ -46,12 +42,9 @@ def allocated(held: States, resident: Number, alive: Number) -> Number:
 def reserved(allocated_bytes: Number, ratio: Number, room: Number) -> Number:
     """Bytes the allocator holds: ``ratio`` times what is allocated, but cached blocks are given back before an
     allocation fails, so it outgrows ``room`` (capacity less overhead) only when the allocated bytes do."""
-    wanted = allocated_bytes * ratio
-    capped = (wanted + room - abs(wanted - room)) / 2
-    return (allocated_bytes + capped + abs(allocated_bytes - capped)) / 2
+    return maximum(allocated_bytes, minimum(allocated_bytes * ratio, room))
 
 
 def overhead(allocated_bytes: Number, share: Number, fixed: Number) -> Number:
     """Bytes outside the allocator; never negative."""
-    bytes_outside = share * allocated_bytes + fixed
-    return (bytes_outside + abs(bytes_outside)) / 2
+    return maximum(share * allocated_bytes + fixed, 0.0)

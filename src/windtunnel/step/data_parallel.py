@@ -2,38 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, is_quantized
+from windtunnel.job.constants import DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
-from windtunnel.step.chunk import ChunkCost, UnitCost
+from windtunnel.step.chunk import ChunkCost
+from windtunnel.step.elementwise import Number, maximum, minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAddition:
-    """Seconds a stage adds after its part of the pipeline."""
+    """Seconds a stage adds after its part of the pipeline: numbers, or arrays over plans."""
 
-    exposed: float
-    hidden: float
-    contention: float
-    optimizer: float
-    offload: float
+    exposed: Number
+    hidden: Number
+    contention: Number
+    optimizer: Number = 0.0
+    offload: Number = 0.0
 
     @property
-    def total(self) -> float:
+    def total(self) -> Number:
         return self.exposed + self.contention + self.optimizer + self.offload
 
 
-@dataclass(frozen=True, slots=True)
-class _Traffic:
-    """Seconds, and bytes this rank sends, of one collective."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Seconds of data-parallel collectives over some parameters, and the bytes this rank sends in them."""
 
-    seconds: float
-    bytes: float
+    reduce: Number
+    reduce_bytes: Number
+    gather: Number
+    gather_bytes: Number
+    replicas: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """What hides the traffic of a step: a stage's forward and backward of one micro-batch, and what the software
+    overlaps (1 or 0). ``growth`` lengthens the windows by the cool-down of a pipeline; ``reductions`` counts how often
+    a step reduces the gradients."""
+
+    forward: Number
+    backward: Number
+    growth: float
+    buckets: Number
+    grad_reduce: Number
+    param_gather: Number
+    reductions: Number
+
+
+def once_a_step(traffic: Traffic, windows: Windows, rates: DataParallelConstants, link: float) -> StepAddition:
+    """Reduction behind the last backward and gathering behind the first forward, in buckets."""
+    forward, backward = windows.forward * windows.growth, windows.backward * windows.growth
+    seconds = traffic.reduce + traffic.replicas
+    reduce = exposed(seconds, backward, windows.buckets, windows.grad_reduce, rates) * windows.reductions
+    gather = exposed(traffic.gather, forward, windows.buckets, windows.param_gather, rates)
+    busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, rates, link)
+    busy = busy + contention(traffic.gather_bytes, traffic.gather, forward * windows.param_gather, rates, link)
+    late = reduce + gather
+    return StepAddition(exposed=late, hidden=maximum(seconds + traffic.gather - late, 0.0), contention=busy)
+
+
+def by_unit(
+    units: Sequence[tuple[Traffic, float, float, int]], rates: DataParallelConstants, link: float
+) -> StepAddition:
+    """FSDP for one micro-batch: each unit's gather runs beside the unit before it, its reduction beside the next.
+
+    ``units``: traffic, forward and backward seconds, and occurrences. The first gather and the last reduction have
+    nothing to hide behind.
+    """
+    late: Number = 0.0
+    busy: Number = 0.0
+    total: Number = 0.0
+    hide = rates.fsdp_hidden
+    for traffic, forward, backward, occurrences in units:
+        both = traffic.gather + traffic.reduce
+        outlasts = maximum(traffic.gather - hide * forward, 0.0) + maximum(both - hide * backward, 0.0)
+        slows = contention(traffic.gather_bytes, traffic.gather, forward, rates, link)
+        slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, rates, link)
+        late, busy = late + occurrences * outlasts, busy + occurrences * slows
+        total = total + occurrences * (traffic.gather + both)
+    if units:
+        late = late + units[0][0].gather + units[0][0].reduce
+    return StepAddition(exposed=late, hidden=maximum(total - late, 0.0), contention=busy)
+
+
+def exposed(
+    seconds: Number, window: Number, buckets: Number, overlapped: Number, rates: DataParallelConstants
+) -> Number:
+    """What is left of a collective that a window hides; its last bucket always is. Without overlap: all of it."""
+    late = maximum(seconds - rates.reduce_hidden * window, seconds / buckets)
+    return overlapped * late + (1 - overlapped) * seconds
+
+
+def contention(moved: Number, seconds: Number, window: Number, rates: DataParallelConstants, link: float) -> Number:
+    """Concurrent traffic slows compute by the bytes it moves through memory and links."""
+    return rates.slowdown * minimum(minimum(moved / link, seconds), window)
 
 
 class DataParallel:
@@ -42,107 +111,83 @@ class DataParallel:
     def __init__(self, job: Job, source: CostSource) -> None:
         self._job = job
         self._source = source
-        plan = job.plan
         self._dense, self._dense_replicas = _groups(job, expert=False)
         self._expert, self._expert_replicas = _groups(job, expert=True)
-        self._constants = job.constants.data_parallel
-        self._m = plan.num_microbatches
-        self._reduce_bytes = BYTES[plan.precision.grad_reduce]
-        self._gather_bytes = 1.0 if plan.precision.params == "fp8" else 2.0
 
     def addition(self, stage: tuple[ChunkCost, ...]) -> StepAddition:
         """What the stage made of these chunks adds to the step."""
-        if self._job.plan.sharding.shards_parameters and self._job.plan.parallel.pp == 1:
-            exposed, hidden, contention = self._by_layer(stage)
-        else:
-            exposed, hidden, contention = self._by_step(stage)
         parameters = _sum(chunk.parameters for chunk in stage)
-        return StepAddition(
-            exposed=exposed,
-            hidden=hidden,
-            contention=contention,
-            optimizer=self._optimizer(parameters),
-            offload=self._optimizer_offload(parameters),
-        )
+        by_layer = self._job.plan.sharding.shards_parameters and self._job.plan.parallel.pp == 1
+        traffic = self._by_layer(stage) if by_layer else self._by_step(stage, parameters)
+        return replace(traffic, optimizer=self._optimizer(parameters), offload=self._optimizer_offload(parameters))
 
-    def _by_step(self, stage: tuple[ChunkCost, ...]) -> tuple[float, float, float]:
-        """Reduction behind the last backward and gathering behind the first forward, in buckets."""
-        plan, overlap = self._job.plan, self._job.plan.overlap
-        parameters = _sum(chunk.parameters for chunk in stage)
-        forward = sum(chunk.forward.total for chunk in stage)
-        backward = sum(chunk.backward for chunk in stage)
+    def _by_step(self, stage: tuple[ChunkCost, ...], parameters: LocalParameters) -> StepAddition:
+        plan, rates = self._job.plan, self._job.constants.data_parallel
         growth = 1.0
         if plan.parallel.pp > 1:
-            growth += self._constants.window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
-        reduce = self._reduce(parameters)
-        gather = self._gather(parameters) if plan.sharding.shards_optimizer else _Traffic(0.0, 0.0)
-        buckets = max(1.0, parameters.total * self._reduce_bytes / self._job.software.traits.gradient_bucket)
-        exposed_reduce = self._exposed(reduce.seconds, backward * growth, buckets, overlap.grad_reduce)
-        exposed_gather = self._exposed(gather.seconds, forward * growth, buckets, overlap.param_gather)
-        if plan.sharding.strategy == "zero2" and plan.parallel.pp == 1:
-            # Sharded gradients are reduced after every micro-batch, not once a step.
-            exposed_reduce *= self._m
-        window = (backward if overlap.grad_reduce else 0.0, forward if overlap.param_gather else 0.0)
-        contention = self._contention(reduce, window[0] * growth) + self._contention(gather, window[1] * growth)
-        total = reduce.seconds + gather.seconds
-        exposed = exposed_reduce + exposed_gather
-        return exposed, max(0.0, total - exposed), contention
+            growth += rates.window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
+        # Sharded gradients are reduced after every micro-batch, not once a step.
+        every = plan.sharding.strategy == "zero2" and plan.parallel.pp == 1
+        windows = Windows(
+            forward=sum(chunk.forward.total for chunk in stage),
+            backward=sum(chunk.backward for chunk in stage),
+            growth=growth,
+            buckets=max(1.0, parameters.total * self._reduce_bytes / self._job.software.traits.gradient_bucket),
+            grad_reduce=float(plan.overlap.grad_reduce),
+            param_gather=float(plan.overlap.param_gather),
+            reductions=plan.num_microbatches if every else 1,
+        )
+        return once_a_step(self.traffic(parameters), windows, rates, self._link)
 
-    def _exposed(self, seconds: float, window: float, buckets: float, overlapped: bool) -> float:
-        if not overlapped:
-            return seconds
-        return max(seconds - self._constants.reduce_hidden * window, seconds / buckets, 0.0)
-
-    def _by_layer(self, stage: tuple[ChunkCost, ...]) -> tuple[float, float, float]:
-        """FSDP: each unit's gather runs beside the unit before it, its gradient reduction beside the one after."""
-        exposed = total = contention = 0.0
-        hide = self._constants.fsdp_hidden
+    def _by_layer(self, stage: tuple[ChunkCost, ...]) -> StepAddition:
+        rates, m = self._job.constants.data_parallel, self._job.plan.num_microbatches
         counted = [unit for chunk in stage for unit in chunk.units]
-        for unit in counted:
-            gather, reduce = self._gather(unit.parameters), self._reduce_scatter(unit.parameters)
-            forward, backward = unit.cost.forward.total, unit.cost.backward
-            late = max(0.0, gather.seconds - hide * forward)
-            late += max(0.0, gather.seconds + reduce.seconds - hide * backward)
-            busy = self._contention(gather, forward) + self._contention(
-                _Traffic(gather.seconds + reduce.seconds, gather.bytes + reduce.bytes), backward
-            )
-            n = unit.occurrences
-            exposed, contention = exposed + n * late, contention + n * busy
-            total += n * (2 * gather.seconds + reduce.seconds)
-        ends = self._ends(counted)
-        replicas = self._replica_reduce(_sum(chunk.parameters for chunk in stage))
+        units = [(self.traffic(u.parameters), u.cost.forward.total, u.cost.backward, u.occurrences) for u in counted]
+        each = by_unit(units, rates, self._link)
+        replicas = sum(traffic.replicas * n for traffic, _, _, n in units)
         backward = sum(chunk.backward for chunk in stage)
-        late_replicas = self._exposed(replicas, backward, float(max(1, len(counted))), True)
-        exposed_step = self._m * (exposed + ends) + late_replicas
-        total_step = self._m * total + replicas
-        return exposed_step, max(0.0, total_step - exposed_step), self._m * contention
+        late = exposed(replicas, backward, float(max(1, len(counted))), 1.0, rates)
+        return StepAddition(
+            exposed=m * each.exposed + late,
+            hidden=m * each.hidden + replicas - late,
+            contention=m * each.contention,
+        )
 
-    def _ends(self, counted: list[UnitCost]) -> float:
-        """The first gather of a micro-batch and its last reduction have nothing to hide behind."""
-        if not counted:
-            return 0.0
-        first = counted[0].parameters
-        return self._gather(first).seconds + self._reduce_scatter(first).seconds
+    def traffic(self, parameters: LocalParameters) -> Traffic:
+        """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
+        sharding = self._job.plan.sharding
+        kind = "reduce_scatter" if sharding.shards_optimizer else "all_reduce"
+        reduce, reduce_bytes = self._over(parameters, kind, self._reduce_bytes)
+        gather, gather_bytes = 0.0, 0.0
+        if sharding.shards_optimizer:
+            gather, gather_bytes = self._over(parameters, "all_gather", self._gather_bytes)
+        return Traffic(
+            reduce=reduce,
+            reduce_bytes=reduce_bytes,
+            gather=gather,
+            gather_bytes=gather_bytes,
+            replicas=self._replica_reduce(parameters),
+        )
 
-    def _reduce(self, parameters: LocalParameters) -> _Traffic:
-        if self._job.plan.sharding.strategy == "ddp":
-            return self._over(parameters, "all_reduce", self._reduce_bytes)
-        scattered = self._reduce_scatter(parameters)
-        return _Traffic(scattered.seconds + self._replica_reduce(parameters), scattered.bytes)
+    @property
+    def _link(self) -> float:
+        return self._job.cluster.scale_up.bandwidth
 
-    def _reduce_scatter(self, parameters: LocalParameters) -> _Traffic:
-        return self._over(parameters, "reduce_scatter", self._reduce_bytes)
+    @property
+    def _reduce_bytes(self) -> float:
+        return BYTES[self._job.plan.precision.grad_reduce]
 
-    def _gather(self, parameters: LocalParameters) -> _Traffic:
-        return self._over(parameters, "all_gather", self._gather_bytes)
+    @property
+    def _gather_bytes(self) -> float:
+        return BYTES["fp8"] if self._job.plan.precision.params == "fp8" else BYTES["bf16"]
 
-    def _over(self, parameters: LocalParameters, kind: str, width: float) -> _Traffic:
+    def _over(self, parameters: LocalParameters, kind: str, width: float) -> tuple[float, float]:
         seconds = moved = 0.0
         for count, group in ((parameters.dense, self._dense), (parameters.expert, self._expert)):
             if group.ranks > 1 and count > 0:
                 seconds += self._source.collective(kind, count * width, group)
                 moved += count * width * (2 if kind == "all_reduce" else 1) * (group.ranks - 1) / group.ranks
-        return _Traffic(seconds, moved)
+        return seconds, moved
 
     def _replica_reduce(self, parameters: LocalParameters) -> float:
         """All-reduce of each shard over the groups that replicate it (hsdp, several optimizer instances)."""
@@ -156,17 +201,11 @@ class DataParallel:
                 seconds += self._source.collective("all_reduce", count * self._reduce_bytes / shard.ranks, replicas)
         return seconds
 
-    def _contention(self, traffic: _Traffic, window: float) -> float:
-        """Concurrent traffic slows compute by the bytes it moves through memory and links."""
-        link = self._job.cluster.scale_up.bandwidth
-        return self._constants.slowdown * min(traffic.bytes / link, traffic.seconds, window)
-
     def _optimizer(self, parameters: LocalParameters) -> float:
         """State traffic of the local shard, gradient norm and zeroing, fixed work, and quantized weight copies."""
         job, step = self._job, self._job.constants.step
         hbm = job.cluster.accelerator.hbm_bandwidth
-        sharded = self.sharded(parameters)
-        moved = state_bytes(job) * sharded
+        moved = state_bytes(job) * self.sharded(parameters)
         if not job.plan.sharding.shards_parameters:
             moved += step.optimizer_local_bytes * parameters.total
         factor = step.optimizer_muon if job.plan.optimizer == "muon" else 1.0
