@@ -29,7 +29,12 @@ FLOORS = {
 FIRST_FLOOR_OF_OTHERS = 7
 """Third-party packages are imported from this floor up."""
 
-NUMPY = {("projection", "compose.py"), ("projection", "batch.py")}
+NUMPY = {
+    ("projection", "compose.py"),
+    ("projection", "batch.py"),
+    ("search", "table.py"),
+    ("search", "exhaustive.py"),
+}
 """Where a lower floor may take arrays."""
 
 

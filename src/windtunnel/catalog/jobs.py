@@ -339,3 +339,16 @@ def _changes(changes: Changes) -> dict[str, object]:
     if faults:
         raise FormatError(faults)
     return dict(changes)
+
+
+def write_job(path: str | os.PathLike[str], mapping: Mapping[str, Any]) -> None:
+    """Write a job file, whole or not at all. Raises MissingError and FormatError as ``write_whole`` does."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from windtunnel.catalog.writing import write_whole
+
+    text = StringIO()
+    YAML(typ="safe", pure=True).dump(dict(mapping), text)
+    write_whole(path, [text.getvalue()])

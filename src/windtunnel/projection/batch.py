@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from windtunnel.memory.structure import Candidate, structures
 from windtunnel.projection import compose
 from windtunnel.schedule.action import Order
 from windtunnel.schedule.job_order import job_order
+from windtunnel.step.chunk import ChunkCost
 from windtunnel.step.step import StepCosts, step_costs
 
 Floats = NDArray[np.float64]
@@ -100,18 +102,39 @@ def _time(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
 
 def _stage_seconds(costs: StepCosts, order: Order, rank: int) -> tuple[float, float, float]:
     """(fill, seconds of a micro-batch, what follows the last one) of one stage."""
+    fill, each, drain = stage_terms(costs.chunks, costs.transfer, order, rank)
+    after = costs.additions[rank].total
+    if drain is not None:
+        after = max(after, drain + costs.additions[first_stage(order)].total)
+    return fill, each, after
+
+
+def stage_terms(
+    chunks: Sequence[ChunkCost], transfer: float, order: Order, rank: int
+) -> tuple[float, float, float | None]:
+    """Seconds before a stage can start, of one micro-batch on it, and from its last backward to the first stage's.
+
+    The last is None where weight gradients may come last: they hand nothing on.
+    """
     held = order.placement[rank]
     share = order.microbatches_per_chunk / order.num_microbatches
-    each = share * sum(costs.chunks[index].forward.total + costs.chunks[index].backward for index in held)
-    before = range(min(held))
-    hops = min(held) * costs.transfer
-    fill = sum(costs.chunks[index].forward.total for index in before) + hops
-    after = costs.additions[rank].total
-    if all(action.kind in ("F", "BW") for action in order.actions[rank]):
-        first = next(stage for stage, chunks in enumerate(order.placement) if 0 in chunks)
-        drain = sum(costs.chunks[index].backward for index in before) + hops
-        after = max(after, drain + costs.additions[first].total)
-    return fill, each, after
+    each = share * sum(chunks[index].forward.total + chunks[index].backward for index in held)
+    before, hops = range(min(held)), min(held) * transfer
+    fill = sum(chunks[index].forward.total for index in before) + hops
+    if not backward_is_joint(order):
+        return fill, each, None
+    return fill, each, sum(chunks[index].backward for index in before) + hops
+
+
+@lru_cache(maxsize=1024)
+def backward_is_joint(order: Order) -> bool:
+    """Whether every backward of an order makes both gradients at once."""
+    return all(action.kind in ("F", "BW") for row in order.actions for action in row)
+
+
+def first_stage(order: Order) -> int:
+    """The stage that holds the first chunk of the model."""
+    return next(stage for stage, chunks in enumerate(order.placement) if 0 in chunks)
 
 
 def _estimate_row(costs: StepCosts, order: Order, stages: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:

@@ -92,6 +92,21 @@ def by_unit(
     return StepAddition(exposed=late, hidden=maximum(total - late, 0.0), contention=busy)
 
 
+def by_layer(
+    job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float
+) -> StepAddition:
+    """FSDP over a step: every micro-batch gathers and reduces, replicas reduce once behind the last backward."""
+    rates, m = job.constants.data_parallel, job.plan.num_microbatches
+    each = by_unit(units, rates, link)
+    replicas: Number = sum(traffic.replicas * n for traffic, _, _, n in units)
+    late = exposed(replicas, backward, float(max(1, len(units))), 1.0, rates)
+    return StepAddition(
+        exposed=m * each.exposed + late,
+        hidden=m * each.hidden + replicas - late,
+        contention=m * each.contention,
+    )
+
+
 def exposed(
     seconds: Number, window: Number, buckets: Number, overlapped: Number, rates: DataParallelConstants
 ) -> Number:
@@ -117,41 +132,53 @@ class DataParallel:
     def addition(self, stage: tuple[ChunkCost, ...]) -> StepAddition:
         """What the stage made of these chunks adds to the step."""
         parameters = _sum(chunk.parameters for chunk in stage)
-        by_layer = self._job.plan.sharding.shards_parameters and self._job.plan.parallel.pp == 1
-        traffic = self._by_layer(stage) if by_layer else self._by_step(stage, parameters)
-        return replace(traffic, optimizer=self._optimizer(parameters), offload=self._optimizer_offload(parameters))
+        layered = self._job.plan.sharding.shards_parameters and self._job.plan.parallel.pp == 1
+        traffic = self._by_layer(stage) if layered else self._by_step(stage, parameters)
+        sharded, plan = self.sharded(parameters), self._job.plan
+        return replace(
+            traffic,
+            optimizer=optimizer_seconds(
+                self._job, sharded, parameters.total, float(not plan.sharding.shards_parameters)
+            ),
+            offload=offload_seconds(self._job, sharded, float(plan.offload.optimizer != "none")),
+        )
 
     def _by_step(self, stage: tuple[ChunkCost, ...], parameters: LocalParameters) -> StepAddition:
-        plan, rates = self._job.plan, self._job.constants.data_parallel
+        plan = self._job.plan
+        switches = float(plan.overlap.grad_reduce), float(plan.overlap.param_gather)
+        windows = self.windows(stage, parameters, *switches, reductions(self._job))
+        return once_a_step(self.traffic(parameters), windows, self._job.constants.data_parallel, self.link)
+
+    def windows(
+        self,
+        stage: tuple[ChunkCost, ...],
+        parameters: LocalParameters,
+        grad_reduce: Number,
+        param_gather: Number,
+        reductions: Number,
+    ) -> Windows:
+        """What a stage offers to hide traffic behind; the last three may be arrays over plans."""
+        plan = self._job.plan
         growth = 1.0
         if plan.parallel.pp > 1:
-            growth += rates.window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
-        # Sharded gradients are reduced after every micro-batch, not once a step.
-        every = plan.sharding.strategy == "zero2" and plan.parallel.pp == 1
-        windows = Windows(
+            window_growth = self._job.constants.data_parallel.window_growth
+            growth += window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
+        reduced = parameters.total * self._reduce_bytes
+        return Windows(
             forward=sum(chunk.forward.total for chunk in stage),
             backward=sum(chunk.backward for chunk in stage),
             growth=growth,
-            buckets=max(1.0, parameters.total * self._reduce_bytes / self._job.software.traits.gradient_bucket),
-            grad_reduce=float(plan.overlap.grad_reduce),
-            param_gather=float(plan.overlap.param_gather),
-            reductions=plan.num_microbatches if every else 1,
+            buckets=max(1.0, reduced / self._job.software.traits.gradient_bucket),
+            grad_reduce=grad_reduce,
+            param_gather=param_gather,
+            reductions=reductions,
         )
-        return once_a_step(self.traffic(parameters), windows, rates, self._link)
 
     def _by_layer(self, stage: tuple[ChunkCost, ...]) -> StepAddition:
-        rates, m = self._job.constants.data_parallel, self._job.plan.num_microbatches
         counted = [unit for chunk in stage for unit in chunk.units]
         units = [(self.traffic(u.parameters), u.cost.forward.total, u.cost.backward, u.occurrences) for u in counted]
-        each = by_unit(units, rates, self._link)
-        replicas = sum(traffic.replicas * n for traffic, _, _, n in units)
         backward = sum(chunk.backward for chunk in stage)
-        late = exposed(replicas, backward, float(max(1, len(counted))), 1.0, rates)
-        return StepAddition(
-            exposed=m * each.exposed + late,
-            hidden=m * each.hidden + replicas - late,
-            contention=m * each.contention,
-        )
+        return by_layer(self._job, units, backward, self.link)
 
     def traffic(self, parameters: LocalParameters) -> Traffic:
         """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
@@ -170,7 +197,7 @@ class DataParallel:
         )
 
     @property
-    def _link(self) -> float:
+    def link(self) -> float:
         return self._job.cluster.scale_up.bandwidth
 
     @property
@@ -201,33 +228,36 @@ class DataParallel:
                 seconds += self._source.collective("all_reduce", count * self._reduce_bytes / shard.ranks, replicas)
         return seconds
 
-    def _optimizer(self, parameters: LocalParameters) -> float:
-        """State traffic of the local shard, gradient norm and zeroing, fixed work, and quantized weight copies."""
-        job, step = self._job, self._job.constants.step
-        hbm = job.cluster.accelerator.hbm_bandwidth
-        moved = state_bytes(job) * self.sharded(parameters)
-        if not job.plan.sharding.shards_parameters:
-            moved += step.optimizer_local_bytes * parameters.total
-        factor = step.optimizer_muon if job.plan.optimizer == "muon" else 1.0
-        seconds = factor * moved / (step.optimizer_hbm_share * hbm) + step.optimizer_fixed
-        if is_quantized(job.plan.precision.compute):
-            stream = job.constants.stream
-            seconds += stream.weight_cast_bytes * parameters.total / (stream.weight_cast_hbm_share * hbm)
-        return seconds
-
     def sharded(self, parameters: LocalParameters) -> float:
         """Parameters whose optimizer state this rank holds."""
         if not self._job.plan.sharding.shards_optimizer:
             return parameters.total
         return parameters.dense / self._dense.ranks + parameters.expert / self._expert.ranks
 
-    def _optimizer_offload(self, parameters: LocalParameters) -> float:
-        """Gradients to the host and weights back over PCIe."""
-        plan = self._job.plan
-        if plan.offload.optimizer == "none":
-            return 0.0
-        crossing = BYTES[plan.precision.grads] + BYTES[plan.precision.params]
-        return crossing * self.sharded(parameters) / self._job.cluster.host.pcie_bandwidth
+
+def reductions(job: Job) -> int:
+    """Gradient reductions of a step: sharded gradients are reduced after every micro-batch, others once."""
+    every = job.plan.sharding.strategy == "zero2" and job.plan.parallel.pp == 1
+    return job.plan.num_microbatches if every else 1
+
+
+def optimizer_seconds(job: Job, sharded: Number, local: float, whole: Number) -> Number:
+    """State traffic of ``sharded`` parameters, fixed work, quantized weight copies of all ``local`` ones, and where a
+    rank has them ``whole`` (1 or 0) their gradient norm and zeroing."""
+    step, hbm = job.constants.step, job.cluster.accelerator.hbm_bandwidth
+    moved = state_bytes(job) * sharded + whole * step.optimizer_local_bytes * local
+    factor = step.optimizer_muon if job.plan.optimizer == "muon" else 1.0
+    seconds = factor * moved / (step.optimizer_hbm_share * hbm) + step.optimizer_fixed
+    if is_quantized(job.plan.precision.compute):
+        stream = job.constants.stream
+        seconds = seconds + stream.weight_cast_bytes * local / (stream.weight_cast_hbm_share * hbm)
+    return seconds
+
+
+def offload_seconds(job: Job, sharded: Number, on_host: Number) -> Number:
+    """An optimizer on the host (1 or 0): gradients go there and weights come back over PCIe."""
+    crossing = BYTES[job.plan.precision.grads] + BYTES[job.plan.precision.params]
+    return on_host * crossing * sharded / job.cluster.host.pcie_bandwidth
 
 
 def state_bytes(job: Job) -> float:

@@ -34,12 +34,19 @@ class StepCosts:
 
 def step_costs(job: Job, source: CostSource, order: Order) -> StepCosts:
     """Price every chunk and stage of ``job``."""
-    hop = _transfer(job, source)
-    wait = _blocking(job, hop)
-    chunks = tuple(_with_wait(chunk, wait) for chunk in price_chunks(job, source))
+    chunks, hop = chunks_with_hops(job, source)
     data_parallel = DataParallel(job, source)
     additions = tuple(data_parallel.addition(tuple(chunks[index] for index in held)) for held in order.placement)
     return StepCosts(chunks=chunks, additions=additions, transfer=hop, jitter=jitter(job))
+
+
+def chunks_with_hops(job: Job, source: CostSource) -> tuple[tuple[ChunkCost, ...], float]:
+    """Costs by global chunk with what blocking transfers add, equal chunks as one object; and the seconds of a hop."""
+    hop = _transfer(job, source)
+    wait = _blocking(job, hop)
+    priced = price_chunks(job, source)
+    waited = {id(chunk): _with_wait(chunk, wait) for chunk in priced}
+    return tuple(waited[id(chunk)] for chunk in priced), hop
 
 
 def jitter(job: Job) -> float:

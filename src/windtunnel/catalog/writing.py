@@ -1,0 +1,49 @@
+"""The only writer of files: a whole new file or none, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from windtunnel.errors import Fault, FormatError, MissingError
+
+
+def write_whole(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
+    """Write the pieces to a file beside ``path``, then put it in its place; an earlier file is replaced.
+
+    Raises:
+        MissingError: the folder is not there.
+        FormatError: ``path`` is a directory or a device, or the file cannot be written; nothing is left behind.
+    """
+    name = os.fspath(path)
+    target = os.path.realpath(name)
+    if os.path.isdir(target):
+        raise FormatError(Fault(name, "a directory", "a file is written here", "name a file in it"))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise FormatError(Fault(name, "not a regular file", "a regular file is written here", "name another file"))
+    partial = f"{target}.{os.getpid()}.partial"
+    try:
+        _write(partial, pieces)
+        os.replace(partial, target)
+    except FileNotFoundError:
+        raise MissingError(Fault(name, "", "its folder does not exist", "create the folder first")) from None
+    except (OSError, ValueError) as error:
+        rule = f"the file cannot be written: {getattr(error, 'strerror', None) or error}"
+        remedy = "free space, or name a file in a folder this user may write to"
+        raise FormatError(Fault(name, "", rule, remedy)) from None
+    finally:
+        _remove(partial)
+
+
+def _write(partial: str, pieces: Iterable[str]) -> None:
+    with open(partial, "x", encoding="utf-8") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(partial: str) -> None:
+    try:
+        os.unlink(partial)
+    except (OSError, ValueError):
+        return

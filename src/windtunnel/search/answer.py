@@ -1,0 +1,101 @@
+"""What a search has to say: the gain explained step by step, and how sharp the optimum is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.errors import WindtunnelError
+from windtunnel.job.job import Job
+from windtunnel.projection.project import project
+from windtunnel.projection.result import Projection, Verdict
+from windtunnel.search.exhaustive import Vary
+from windtunnel.search.space import Changes, Space
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Changes made together, and the seconds a step gains or loses by them."""
+
+    changes: Changes
+    delta: float
+
+
+def attribution(baseline: Projection, changes: Mapping[str, Any], vary: Vary) -> tuple[Step, ...]:
+    """From the baseline to the plan of ``changes``, the most helpful change first; deltas sum to the difference.
+
+    A change that is legal only together with others is made with them.
+    """
+    remaining = dict(changes)
+    done: Changes = {}
+    now = baseline.step_time
+    steps = []
+    while remaining:
+        tried = {path: _seconds(vary, {**done, path: value}) for path, value in remaining.items()}
+        legal = {path: seconds for path, seconds in tried.items() if seconds is not None}
+        best = min(legal, key=lambda path: legal[path], default=None)
+        group = {best: remaining[best]} if best is not None and legal else dict(remaining)
+        seconds = legal[best] if best is not None else _seconds(vary, {**done, **group})
+        if seconds is None:
+            group, seconds = dict(remaining), _seconds(vary, dict(changes))
+        assert seconds is not None
+        done |= group
+        remaining = {path: value for path, value in remaining.items() if path not in group}
+        steps.append(Step(group, seconds - now))
+        now = seconds
+    return tuple(steps)
+
+
+def changed(job: Job, changes: Mapping[str, Any], vary: Vary) -> Changes:
+    """The changes that alter the job when made to it alone, or that nothing legal says about alone."""
+    return {path: value for path, value in changes.items() if _alters(job, path, value, vary)}
+
+
+def _alters(job: Job, path: str, value: Any, vary: Vary) -> bool:
+    try:
+        other = vary({path: value})
+    except WindtunnelError:
+        return True
+    return (other.plan, other.cluster, other.software, other.model) != (
+        job.plan, job.cluster, job.software, job.model
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One axis a step away from the best plan: the relative change of step time and the verdict, None if illegal."""
+
+    path: str
+    value: Any
+    delta: float | None
+    verdict: Verdict | None
+
+
+def sensitivity(best: Projection, changes: Mapping[str, Any], space: Space, vary: Vary) -> tuple[Neighbour, ...]:
+    """The plans one value up or down on each axis."""
+    found = []
+    for axis in space.axes:
+        if axis.path not in changes or changes[axis.path] not in axis.values:
+            continue
+        at = axis.values.index(changes[axis.path])
+        for index in (at - 1, at + 1):
+            if 0 <= index < len(axis.values):
+                answer = _projected(vary, {**changes, axis.path: axis.values[index]})
+                delta = None if answer is None else answer.step_time / best.step_time - 1
+                verdict = None if answer is None else answer.memory.verdict
+                found.append(Neighbour(axis.path, axis.values[index], delta, verdict))
+    return tuple(found)
+
+
+def _seconds(vary: Vary, changes: Mapping[str, Any]) -> float | None:
+    answer = _projected(vary, changes)
+    return None if answer is None else answer.step_time
+
+
+def _projected(vary: Vary, changes: Mapping[str, Any]) -> Projection | None:
+    """The projection of the changed job, None where that is illegal."""
+    try:
+        return project(vary(changes))
+    except WindtunnelError:
+        return None

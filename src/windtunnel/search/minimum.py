@@ -1,0 +1,75 @@
+"""How few accelerators hold a job, and what would make an impossible space possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from windtunnel.job.job import Job
+from windtunnel.search.exhaustive import Exhaustive, Progress, Vary
+from windtunnel.search.space import Changes, default_space
+
+LEAN: dict[str, tuple[Any, ...]] = {
+    "plan.batch.micro_batch_size": (1,),
+    "plan.recompute": ({"policy": "full"},),
+    "plan.overlap.grad_reduce": (True,),
+    "plan.overlap.param_gather": (True,),
+}
+"""The values that need least memory, whatever they cost."""
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """Why nothing fits, and the smallest single changes that would help."""
+
+    constraint: str
+    relaxations: tuple[Changes, ...]
+
+
+def fits_somewhere(job: Job, changes: Mapping[str, Any], vary: Vary, stop: Stop) -> bool:
+    """Whether some plan of least memory fits once ``changes`` are made to the job."""
+    world = int(changes.get("cluster.num_accelerators", job.cluster.num_accelerators))
+    space = default_space(replace(job, cluster=replace(job.cluster, num_accelerators=world)))
+    named = {axis.path for axis in space.axes}
+    space = space.pinned({path: values for path, values in LEAN.items() if path in named})
+    search = Exhaustive(job=job, space=space, vary=lambda more: vary({**changes, **more}))
+    progress = Progress()
+    search.run(progress, lambda: stop() or progress.evaluated > 0, lambda: None)
+    return progress.evaluated > 0
+
+
+def minimum_accelerators(job: Job, vary: Vary, stop: Stop) -> int:
+    """The fewest accelerators, halving from the job's own, on which some plan fits; the job's own plan does."""
+    fewest = job.cluster.num_accelerators
+    while fewest % 2 == 0 and not stop():
+        if not fits_somewhere(job, {"cluster.num_accelerators": fewest // 2}, vary, stop):
+            break
+        fewest //= 2
+    return fewest
+
+
+def infeasible(job: Job, progress: Progress, vary: Vary, stop: Stop) -> Infeasible:
+    """The constraint that kills a space without a fitting plan, and what lifts it."""
+    if progress.smallest is None:
+        return Infeasible(constraint="legality: no plan of the space is legal", relaxations=())
+    need, capacity = progress.smallest.peak_device, job.cluster.accelerator.hbm_capacity
+    margin = job.constants.memory.fits_margin
+    constraint = (
+        f"memory: the leanest plan needs {need / 2**30:.1f} GiB, {margin:g} times which must be within "
+        f"{capacity / 2**30:.1f} GiB"
+    )
+    world, length = job.cluster.num_accelerators, job.plan.batch.sequence_length
+    tried: list[Changes] = [
+        {"cluster.num_accelerators": world * 2},
+        {"cluster.num_accelerators": world * 4},
+        {"plan.offload.activations": "full"},
+        {"plan.precision.optimizer_state": "bf16"},
+        {"plan.batch.sequence_length": length // 2},
+    ]
+    return Infeasible(
+        constraint=constraint,
+        relaxations=tuple(changes for changes in tried if fits_somewhere(job, changes, vary, stop)),
+    )

@@ -1,0 +1,208 @@
+"""The exhaustive search: exact where it says exact, bounded where it says bounded, and right where it certifies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel.errors import WindtunnelError
+from windtunnel.job import Job
+from windtunnel.projection.project import project
+from windtunnel.search.answer import attribution, changed, sensitivity
+from windtunnel.search.exhaustive import Exhaustive, Plan, Progress, pareto
+from windtunnel.search.minimum import infeasible, minimum_accelerators
+from windtunnel.search.space import INNER, SHARD_SIZE, Axis, Space, choices, default_space
+from windtunnel.search.table import exact, score
+
+MakeJob = Callable[[dict[str, Any]], Job]
+
+SMALL: dict[str, Any] = {
+    "model": "llama3.1-8b",
+    "cluster.num_accelerators": 16,
+    "plan.parallel": {"tp": 2, "pp": 2},
+    "plan.batch": {"micro_batch_size": 1, "global_batch_size": 64, "sequence_length": 4096},
+}
+
+
+def never() -> bool:
+    return False
+
+
+def nothing() -> None:
+    return None
+
+
+def varying(make_job: MakeJob, base: dict[str, Any]) -> Callable[[Mapping[str, Any]], Job]:
+    def vary(changes: Mapping[str, Any]) -> Job:
+        named = {path for path in changes if path.startswith("plan.parallel.")}
+        start = {path: value for path, value in base.items() if not (named and path == "plan.parallel")}
+        parallel = {} if named == set() else {f"plan.parallel.{k}": v for k, v in base["plan.parallel"].items()}
+        return make_job({**start, **parallel, **changes})
+
+    return vary
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        SMALL,
+        {**SMALL, "plan.parallel": {"tp": 1, "pp": 1}, "software": {"framework": "torchtitan", "date": "2025-06"}},
+        {**SMALL, "model": "qwen3-30b-a3b", "plan.parallel": {"tp": 1, "pp": 2, "ep": 4}},
+        {**SMALL, "plan.pipeline": {"schedule": "zb_h1"}},
+    ],
+    ids=["dense", "fsdp", "experts", "zero bubble"],
+)
+def test_tables_agree_with_project(make_job: MakeJob, base: dict[str, Any]) -> None:
+    job = make_job(base)
+    options = choices(job, default_space(job).inner)
+    table = score(job, options)
+    seconds = exact(table)
+    for index, option in enumerate(options):
+        answer = project(option.apply(job))
+        assert seconds[index] == pytest.approx(answer.step_time, rel=1e-9)
+        assert table.peak_device[index] == pytest.approx(answer.memory.peak.device, rel=1e-9)
+        assert table.step_time_bound[index] <= answer.step_time * (1 + 1e-9)
+    if job.plan.pipeline.schedule == "1f1b":
+        assert np.median(np.abs(table.step_time_estimate / seconds - 1)) < 0.02
+
+
+def brute_force(space: Space, vary: Callable[[Mapping[str, Any]], Job]) -> float | None:
+    """The fastest fitting plan by projecting every combination."""
+    best = None
+    for values in product(*(axis.values for axis in space.axes)):
+        try:
+            answer = project(vary(dict(zip((axis.path for axis in space.axes), values, strict=True))))
+        except WindtunnelError:
+            continue
+        if answer.memory.verdict == "fits" and (best is None or answer.step_time < best):
+            best = answer.step_time
+    return best
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_certified_plan_is_the_best_of_a_random_space(make_job: MakeJob, seed: int) -> None:
+    generator = random.Random(seed)
+    pick = generator.choice
+    base = {
+        **SMALL,
+        "model": pick(["llama3.1-8b", "llama3.2-1b", "qwen3-30b-a3b"]),
+        "cluster.num_accelerators": pick([8, 16]),
+        "plan.parallel": {"tp": 1, "pp": 1},
+        "plan.sharding.strategy": "zero1",
+    }
+    vary = varying(make_job, base)
+    job = make_job(base)
+    space = Space(
+        (
+            Axis("plan.parallel.tp", tuple(generator.sample([1, 2, 4], 2))),
+            Axis("plan.parallel.pp", tuple(generator.sample([1, 2, 4], 2))),
+            Axis("plan.pipeline.virtual_stages", (1, 2)),
+            Axis("plan.batch.micro_batch_size", tuple(generator.sample([1, 2, 4], 2))),
+            Axis("plan.recompute", ({"policy": "none"}, {"policy": "full"})),
+            Axis("plan.sharding.strategy", ("ddp", "zero1")),
+            Axis("plan.overlap.grad_reduce", (True, False)),
+        )
+    )
+    progress = Progress()
+    Exhaustive(job=job, space=space, vary=vary).run(progress, never, nothing)
+    assert progress.certified
+    expected = brute_force(space, vary)
+    if expected is None:
+        assert progress.best is None
+    else:
+        assert progress.best is not None
+        assert progress.best.step_time == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def searched(make_job: MakeJob) -> tuple[Job, Space, Callable[[Mapping[str, Any]], Job], Progress]:
+    job, vary = make_job(SMALL), varying(make_job, SMALL)
+    space = default_space(job)
+    progress = Progress()
+    Exhaustive(job=job, space=space, vary=vary).run(progress, never, nothing)
+    return job, space, vary, progress
+
+
+def test_the_best_plan_projects_as_promised_and_fits(searched: Any) -> None:
+    job, _, vary, progress = searched
+    answer = project(vary(progress.best.changes))
+    assert answer.step_time == pytest.approx(progress.best.step_time, rel=1e-9)
+    assert answer.memory.verdict == "fits"
+    assert answer.step_time <= project(job).step_time
+
+
+def test_counts_add_up(searched: Any) -> None:
+    progress = searched[3]
+    assert progress.enumerated == progress.pruned + progress.evaluated
+    assert 0 < progress.exactly_timed <= progress.evaluated
+
+
+def test_the_top_is_ordered(searched: Any) -> None:
+    times = [plan.step_time for plan in searched[3].found]
+    assert times == sorted(times)
+    assert len(times) == 10
+
+
+def test_the_attribution_sums_to_the_gain(searched: Any) -> None:
+    job, _, vary, progress = searched
+    baseline = project(job)
+    steps = attribution(baseline, changed(job, progress.best.changes, vary), vary)
+    assert baseline.step_time + sum(step.delta for step in steps) == pytest.approx(progress.best.step_time, rel=1e-9)
+
+
+def test_no_legal_neighbour_that_fits_is_faster(searched: Any) -> None:
+    _, space, vary, progress = searched
+    best = project(vary(progress.best.changes))
+    for item in sensitivity(best, progress.best.changes, space, vary):
+        assert item.delta is None or item.verdict != "fits" or item.delta >= -1e-9
+
+
+def test_the_front_trades_time_for_memory(searched: Any) -> None:
+    front = pareto(searched[3])
+    times, peaks = [point[0] for point in front], [point[1] for point in front]
+    assert times == sorted(times)
+    assert peaks == sorted(peaks, reverse=True)
+
+
+def test_fewer_accelerators_hold_a_small_model(make_job: MakeJob) -> None:
+    base = {**SMALL, "model": "llama3.2-1b", "plan.parallel": {"tp": 1, "pp": 1}}
+    assert minimum_accelerators(make_job(base), varying(make_job, base), never) == 1
+
+
+def test_nothing_fits_names_the_constraint_and_what_lifts_it(make_job: MakeJob) -> None:
+    base = {**SMALL, "model": "llama3.1-405b", "cluster.num_accelerators": 16, "plan.parallel": {"tp": 8, "pp": 2}}
+    job, vary, progress = make_job(base), varying(make_job, base), Progress()
+    space = default_space(job).pinned({"plan.parallel.tp": (8,), "plan.parallel.pp": (1, 2)})
+    Exhaustive(job=job, space=space, vary=vary).run(progress, never, nothing)
+    assert progress.best is None
+    lacking = infeasible(job, progress, vary, never)
+    assert lacking.constraint.startswith("memory: the leanest plan needs")
+
+
+def test_a_stopped_search_keeps_its_best_and_certifies_nothing(make_job: MakeJob) -> None:
+    job, progress = make_job(SMALL), Progress()
+    Exhaustive(job=job, space=default_space(job), vary=varying(make_job, SMALL)).run(progress, lambda: True, nothing)
+    assert not progress.certified
+
+
+def test_choices_are_distinct_and_divide_their_group(make_job: MakeJob) -> None:
+    job = make_job(SMALL)
+    options = choices(job, default_space(job).inner)
+    assert len(set(options)) == len(options)
+    assert all((job.plan.parallel.dp * job.plan.parallel.cp) % option.shard_size == 0 for option in options)
+
+
+def test_pinned_axes_replace_the_default_ones(make_job: MakeJob) -> None:
+    space = default_space(make_job(SMALL)).pinned({"plan.parallel.tp": (2,), SHARD_SIZE: (4,)})
+    assert {axis.path: axis.values for axis in space.axes}["plan.parallel.tp"] == (2,)
+    assert SHARD_SIZE in INNER
+    assert space.inner[SHARD_SIZE] == (4,)
+
+
+def test_a_plan_is_a_value() -> None:
+    assert Plan(changes={}, step_time=1.0, peak_device=2.0) == Plan(changes={}, step_time=1.0, peak_device=2.0)
