@@ -47,7 +47,7 @@ class JobFlags:
     pp: Annotated[int | None, Parameter(help="Pipeline parallel degree.")] = None
     ep: Annotated[int | None, Parameter(help="Expert parallel degree.")] = None
     etp: Annotated[int | None, Parameter(help="Expert tensor parallel degree.")] = None
-    schedule: Annotated[str | None, Parameter(help="Pipeline schedule.")] = None
+    schedule: Annotated[str | None, Parameter(help="Pipeline schedule; project compares all.")] = None
     virtual_stages: Annotated[int | None, Parameter(help="Chunks per pipeline stage.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences per data-parallel rank and micro-batch.")] = None
     global_batch_size: Annotated[int | None, Parameter(help="Sequences per step.")] = None
@@ -59,6 +59,8 @@ class JobFlags:
 
 
 NO_FLAGS = JobFlags()
+ALL_SCHEDULES = "all"
+"""What ``project --schedule`` takes beside the name of one schedule; no job has it."""
 
 PATHS = {
     "model": "model",

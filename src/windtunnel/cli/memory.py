@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
-from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen, print_warnings
+from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen, print_warnings, switch
 
 
 def memory(
@@ -17,6 +17,7 @@ def memory(
     max: Annotated[
         str | None, Parameter(help="Largest micro_batch_size, sequence_length or both (with a comma) that still fit.")
     ] = None,
+    timeline: Annotated[bool, switch("Bytes over the step of the worst stage, and what is alive at its peak.")] = False,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
@@ -33,9 +34,22 @@ def memory(
         document = memory_document(projection)
         if max:
             document["max"] = largest
+        if timeline:
+            from windtunnel.memory.over_time import alive_at_peak, memory_over_time
+            from windtunnel.report.timeline import memory_timeline_document
+
+            over_time = projection.job, projection.timeline
+            document["timeline"] = memory_timeline_document(memory_over_time(*over_time), alive_at_peak(*over_time))
         print_json(document)
         return 0
     from windtunnel.report.memory import memory_text
 
     print_screen(memory_text(projection, largest), output)
+    if timeline:
+        from windtunnel.memory.over_time import alive_at_peak, memory_over_time
+        from windtunnel.report.timeline import memory_timeline_text
+
+        stage, over_time = projection.memory.peak.stage, (projection.job, projection.timeline)
+        points, alive = memory_over_time(*over_time)[stage], alive_at_peak(*over_time)[stage]
+        print_screen(memory_timeline_text(projection, points, alive), output)
     return 0

@@ -65,6 +65,12 @@ def print_warnings(warnings: Iterable[str], output: Output) -> None:
         sys.stderr.writelines(f"warning: {warning}\n" for warning in warnings)
 
 
+def print_note(note: str, output: Output) -> None:
+    """What was done beside the answer."""
+    if not output.quiet:
+        sys.stderr.write(note + "\n")
+
+
 def print_error(kind: str, faults: Iterable[Fault], *, as_json: bool) -> None:
     """All faults at once: the error document on stdout, or one line each on stderr."""
     if as_json:

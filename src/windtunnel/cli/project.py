@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
-from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
-from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen, print_warnings, switch
+from cyclopts import Parameter
+
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
+from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
+from windtunnel.errors import Fault, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from windtunnel.projection.result import Projection
+    from windtunnel.step.streams import StreamSpan
 
 
 def project(
@@ -17,6 +27,10 @@ def project(
         bool,
         switch("How step time follows each figure of cluster and software."),
     ] = False,
+    timeline: Annotated[bool, switch("The shape of the step: a row a stage, time to the right.")] = False,
+    trace: Annotated[
+        str | None, Parameter(help="Write what runs when, and memory over time, to a file for Perfetto.")
+    ] = None,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
@@ -26,23 +40,82 @@ def project(
     from windtunnel.projection.project import project as run
     from windtunnel.report.json import elasticity_document, projection_document, warnings_of
 
+    if flags.schedule == ALL_SCHEDULES:
+        options = {"--explain": explain, "--elasticity": elasticity, "--timeline": timeline, "--trace": trace}
+        _refuse_beside_all(name for name, given in options.items() if given)
+        return _compare_schedules(job, replace(flags, schedule=None), output)
     asked = request(job, flags)
     projection = run(asked.load())
     if explain:
         projection = explanations(projection, asked.load)
     slopes = elasticities(projection.job) if elasticity else None
+    if trace is not None:
+        _write_trace(projection, trace)
+        print_note(f"wrote {trace}: open it at ui.perfetto.dev", output)
     print_warnings(warnings_of(projection), output)
     if output.json:
         document = projection_document(projection)
         if slopes is not None:
             document["elasticity"] = elasticity_document(slopes)
+        if timeline:
+            from windtunnel.report.timeline import timeline_document
+
+            document["timeline"] = timeline_document(projection, _streams(projection))
         print_json(document)
         return 0
     from windtunnel.report.text import elasticity_text, explanation_text, projection_text
 
     print_screen(projection_text(projection), output)
+    if timeline:
+        from windtunnel.report.timeline import timeline_text
+
+        print_screen(timeline_text(projection, _streams(projection)), output)
     if explain:
         print_screen(explanation_text(projection), output)
     if slopes is not None:
         print_screen(elasticity_text(slopes), output)
     return 0
+
+
+def _refuse_beside_all(options: Iterable[str]) -> None:
+    """Raises FormatError for options that look into one projection."""
+    rule, remedy = "it looks into one projection, and --schedule all makes many", "name one schedule, or leave it out"
+    faults = [Fault(option, "", rule, remedy) for option in options]
+    if faults:
+        raise FormatError(faults)
+
+
+def _compare_schedules(source: str | None, flags: JobFlags, output: Output) -> int:
+    """The job under every schedule, against the one it has."""
+    from windtunnel.projection.project import project as run
+    from windtunnel.projection.schedules import compare_schedules
+    from windtunnel.report.schedules import schedules_document, schedules_text
+
+    asked = request(source, flags)
+    job = asked.load()
+    choices = compare_schedules(job, asked.load)
+    print_warnings(job.warnings, output)
+    if output.json:
+        print_json(schedules_document(choices))
+    else:
+        print_screen(schedules_text(choices, run(job).step_time), output)
+    return 0
+
+
+def _streams(projection: Projection) -> Iterator[tuple[StreamSpan, ...]]:
+    """What every stage's streams do over the projected step."""
+    from windtunnel.cost.simulated import simulated_source
+    from windtunnel.step.step import step_costs
+    from windtunnel.step.streams import step_streams
+
+    job, order = projection.job, projection.timeline.order
+    return step_streams(job, step_costs(job, simulated_source(job), order), projection.timeline)
+
+
+def _write_trace(projection: Projection, path: str) -> None:
+    from windtunnel.catalog.writing import write_whole
+    from windtunnel.memory.over_time import memory_over_time
+    from windtunnel.report.trace import trace_pieces
+
+    memory = memory_over_time(projection.job, projection.timeline)
+    write_whole(path, trace_pieces(projection, _streams(projection), memory))

@@ -11,6 +11,7 @@ from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
     from windtunnel.schedule.action import Order
+    from windtunnel.schedule.base import Costs
     from windtunnel.step.timeline import ChunkDurations
 
 
@@ -38,14 +39,15 @@ def schedule(
 
     seconds = _checked(forward=forward, backward_input=backward_input, backward_weight=backward_weight, p2p=p2p)
     rows = _orders(orders) if orders else None
-    order = build_order(name, stages, microbatches, virtual_stages, microbatch_group_size, memory_cap, rows)
+    order = build_order(name, stages, microbatches, virtual_stages, microbatch_group_size, memory_cap, rows, seconds)
     timeline = execute(order, _durations(order, *seconds[:3]), seconds[3])
     document = schedule_document(timeline, peak_in_flight(order), order.name)
     if output.json:
         print_json(document)
         return 0
     screen = console(output)
-    screen.print(schedule_text(document, timeline, screen.width))
+    colour = screen.is_terminal and not screen.no_color
+    screen.print(schedule_text(document, timeline, screen.width, colour=colour))
     return 0
 
 
@@ -58,7 +60,7 @@ def _durations(order: Order, forward: float, backward_input: float, backward_wei
     return [chunk] * order.num_chunks
 
 
-def _checked(**seconds: float) -> list[float]:
+def _checked(**seconds: float) -> Costs:
     rule, remedy = "a duration is finite and not negative", "give seconds, 0 or more"
     faults = [
         Fault(f"--{name.replace('_', '-')}", str(value), rule, remedy)
@@ -67,7 +69,8 @@ def _checked(**seconds: float) -> list[float]:
     ]
     if faults:
         raise FormatError(faults)
-    return list(seconds.values())
+    forward, backward_input, backward_weight, p2p = seconds.values()
+    return forward, backward_input, backward_weight, p2p
 
 
 def _orders(path: str) -> list[list[str]]:

@@ -14,7 +14,7 @@ from windtunnel.step.bubble import bubble_fraction
 from windtunnel.step.timeline import Span, Timeline
 
 _COLOUR = {"F": "blue", "B": "green", "W": "yellow", "BW": "green"}
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGITS = "0123456789"
 
 
 def schedule_document(timeline: Timeline, in_flight: Sequence[float], name: str) -> dict[str, Any]:
@@ -32,8 +32,12 @@ def schedule_document(timeline: Timeline, in_flight: Sequence[float], name: str)
     }
 
 
-def schedule_text(document: dict[str, Any], timeline: Timeline, width: int) -> RenderableType:
-    """One row a rank, time to the right; a digit is the micro-batch (base 36), every other chunk of a rank is bold."""
+def schedule_text(document: dict[str, Any], timeline: Timeline, width: int, *, colour: bool = False) -> RenderableType:
+    """One row a rank, time to the right; a digit is the last one of the micro-batch.
+
+    Every other chunk of a rank is bold and in lower case. An action one character wide shows its micro-batch where
+    colour tells its kind, else its kind.
+    """
     chunks = f" of {document['virtual_stages']} chunks" if document["virtual_stages"] > 1 else ""
     header = Text.assemble(
         (document["name"], "bold"),
@@ -44,17 +48,30 @@ def schedule_text(document: dict[str, Any], timeline: Timeline, width: int) -> R
     margin = len(str(document["stages"])) + 6
     columns = width - margin - 8
     rows = [
-        Text.assemble((f"{rank:>{margin - 2}}  ", "dim"), _row(timeline, rank, columns), f"  {number(in_flight):>5}")
+        Text.assemble(
+            (f"{rank:>{margin - 2}}  ", "dim"),
+            _row(timeline, rank, columns, colour=colour),
+            f"  {number(in_flight):>5}",
+        )
         for rank, in_flight in enumerate(document["peak_in_flight"])
     ]
+    return Group(header, Text(), *rows, *_legend(timeline, margin))
+
+
+def _legend(timeline: Timeline, margin: int) -> list[Text]:
     legend = Text.assemble(
         ("rank".rjust(margin - 2) + "  ", "dim"), ("F forward ", _COLOUR["F"]), ("B backward ", _COLOUR["B"]),
         ("W weight gradients ", _COLOUR["W"]), ("· waiting; right: peak in flight", "dim"),
     )  # fmt: skip
-    return Group(header, Text(), *rows, legend)
+    notes = []
+    if any(len(held) > 1 for held in timeline.order.placement):
+        notes.append("lower case: every other chunk of a rank")
+    if any(timeline.order.overlapped):
+        notes.append("a forward that runs beside the backward after it is drawn before it")
+    return [legend, *(Text(" " * margin + note, style="dim") for note in notes)]
 
 
-def _row(timeline: Timeline, rank: int, columns: int) -> Text:
+def _row(timeline: Timeline, rank: int, columns: int, *, colour: bool) -> Text:
     """Characters sampled at the middle of equal slices of time; the first of an action is its kind, if it has two."""
     spans = [span for span in timeline.spans[rank] if span.end > span.start]
     slices = _columns(timeline, columns)
@@ -67,9 +84,10 @@ def _row(timeline: Timeline, rank: int, columns: int) -> Text:
         if position == len(spans) or spans[position].start > moment:
             row.append("·", "dim")
             continue
-        span = spans[position]
+        span, other = spans[position], chunks.index(spans[position].chunk) % 2 == 1
         wide = span.end > moment + timeline.makespan / slices
-        row.append(_character(span, named=wide and position != previous), _style(span, chunks))
+        named = position != previous and (wide or not colour)
+        row.append(_character(span, named=named, other=other), _style(span, other=other))
         previous = position
     return row
 
@@ -83,10 +101,10 @@ def _columns(timeline: Timeline, columns: int) -> int:
     return units * max(1, min(2, columns // units)) if units <= columns else columns
 
 
-def _character(span: Span, *, named: bool) -> str:
-    return span.kind[0] if named else _DIGITS[span.microbatch % len(_DIGITS)]
+def _character(span: Span, *, named: bool, other: bool) -> str:
+    kind = span.kind[0].lower() if other else span.kind[0]
+    return kind if named else _DIGITS[span.microbatch % len(_DIGITS)]
 
 
-def _style(span: Span, chunks: Sequence[int]) -> str:
-    shade = " bold" if chunks.index(span.chunk) % 2 else ""
-    return f"{_COLOUR[span.kind]}{shade} reverse"
+def _style(span: Span, *, other: bool) -> str:
+    return f"{_COLOUR[span.kind]}{' bold' if other else ''} reverse"

@@ -1,0 +1,155 @@
+"""What every rank's streams do over a step: compute, transfers between stages, data parallelism, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from windtunnel.job.job import Job
+from windtunnel.schedule.action import Kind
+from windtunnel.step.data_parallel import StepAddition
+from windtunnel.step.step import StepCosts
+from windtunnel.step.timeline import Span, Timeline
+
+COMPUTE, P2P, DATA_PARALLEL, OPTIMIZER = "compute", "p2p", "data_parallel", "optimizer"
+
+_NAMES: dict[Kind, str] = {"F": "forward", "B": "backward", "W": "weight gradients", "BW": "backward"}
+RECOMPUTE = "recompute"
+GRADIENTS, PARAMETERS = "gradient reduction", "parameter gather"
+STRAGGLERS = "stragglers"
+
+_Key = tuple[bool, int, int]
+"""Forward or not, micro-batch, global chunk."""
+
+
+class StreamSpan(NamedTuple):
+    """One thing a stream of a rank does; ``chunk`` is the global chunk, ``peer`` the other rank of a transfer.
+
+    Seconds from the start of the step.
+    """
+
+    rank: int
+    stream: str
+    name: str
+    start: float
+    end: float
+    microbatch: int | None = None
+    chunk: int | None = None
+    peer: int | None = None
+    exposed: bool = False
+    """Whether it is traffic that nothing runs beside."""
+
+
+def step_streams(job: Job, costs: StepCosts, timeline: Timeline) -> Iterator[tuple[StreamSpan, ...]]:
+    """Per rank, the spans of its streams, each stream in order of time and without overlap, rank by rank.
+
+    Compute is the timeline, with what a backward re-executes at its head. Transfers last as long as they are priced,
+    and those that meet on a rank get streams of their own (``p2p``, ``p2p 2``, …). Data-parallel traffic that is
+    hidden runs beside compute; what is exposed of it, and how it slows compute, follow the last backward, as they are
+    priced; then the optimizer. The last span of the slowest rank ends at the step time.
+    """
+    handed = _handed_on(timeline)
+    for rank, spans in enumerate(timeline.spans):
+        addition = costs.additions[rank]
+        end = spans[-1].end if spans else 0.0
+        yield (
+            *_compute(rank, spans, costs),
+            *_in_lanes(_transfers(rank, timeline, costs.transfer, handed)),
+            *_hidden(job, rank, spans, addition.hidden),
+            *_after(job, rank, end, addition, costs.jitter),
+        )
+
+
+def _compute(rank: int, spans: Iterable[Span], costs: StepCosts) -> Iterator[StreamSpan]:
+    for kind, microbatch, chunk, start, end in spans:
+        begin = start
+        again = costs.chunks[chunk].backward_input.recompute if kind in ("B", "BW") else 0.0
+        if again > 0:
+            begin = min(end, start + again)
+            yield StreamSpan(rank, COMPUTE, RECOMPUTE, start, begin, microbatch, chunk)
+        yield StreamSpan(rank, COMPUTE, _NAMES[kind], begin, end, microbatch, chunk)
+
+
+def _handed_on(timeline: Timeline) -> dict[_Key, tuple[int, float]]:
+    """Rank and second at which a result is there; that of an overlapped pair when both are done."""
+    overlapped = timeline.order.overlapped or ((),) * len(timeline.spans)
+    handed: dict[_Key, tuple[int, float]] = {}
+    for rank, (spans, positions) in enumerate(zip(timeline.spans, overlapped, strict=True)):
+        paired = set(positions)
+        for position, (kind, microbatch, chunk, _, end) in enumerate(spans):
+            if kind != "W":
+                done = spans[position + 1].end if position in paired else end
+                handed[kind == "F", microbatch, chunk] = (rank, done)
+    return handed
+
+
+def _transfers(
+    rank: int, timeline: Timeline, seconds: float, handed: dict[_Key, tuple[int, float]]
+) -> Iterator[StreamSpan]:
+    """What a rank sends after an action, and what it receives for one."""
+    if seconds <= 0:
+        return
+    last = timeline.order.num_chunks - 1
+    for kind, microbatch, chunk, _, _ in timeline.spans[rank]:
+        if kind == "W":
+            continue
+        forward = kind == "F"
+        before, after = (chunk - 1, chunk + 1) if forward else (chunk + 1, chunk - 1)
+        for name, other in (("receive", before), ("send", after)):
+            if not 0 <= other <= last:
+                continue
+            peer, done = handed[forward, microbatch, other]
+            if peer != rank:
+                start = done if name == "receive" else handed[forward, microbatch, chunk][1]
+                yield StreamSpan(rank, P2P, name, start, start + seconds, microbatch, chunk, peer)
+
+
+def _in_lanes(spans: Iterable[StreamSpan]) -> list[StreamSpan]:
+    """The spans, each in the first lane of its stream that is free."""
+    ends: list[float] = []
+    lanes: list[list[StreamSpan]] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        lane = next((lane for lane, end in enumerate(ends) if end <= span.start), len(ends))
+        if lane == len(ends):
+            ends.append(0.0)
+            lanes.append([])
+        ends[lane] = span.end
+        lanes[lane].append(span if lane == 0 else span._replace(stream=f"{span.stream} {lane + 1}"))
+    return [span for lane in lanes for span in lane]
+
+
+def _hidden(job: Job, rank: int, spans: tuple[Span, ...], seconds: float) -> Iterator[StreamSpan]:
+    """Traffic beside compute: with every micro-batch where parameters are gathered for each, else at the last one."""
+    if seconds <= 0 or not spans:
+        return
+    if not _by_microbatch(job):
+        end = spans[-1].end
+        yield StreamSpan(rank, DATA_PARALLEL, _traffic(job), max(0.0, end - seconds), end)
+        return
+    share = min(1.0, seconds / sum(span.end - span.start for span in spans))
+    for kind, microbatch, chunk, start, end in spans:
+        name = PARAMETERS if kind == "F" else f"{PARAMETERS}, {GRADIENTS}"
+        yield StreamSpan(rank, DATA_PARALLEL, name, start, start + share * (end - start), microbatch, chunk)
+
+
+def _after(job: Job, rank: int, end: float, addition: StepAddition, jitter: float) -> Iterator[StreamSpan]:
+    """What a stage adds after its part of the pipeline, one after the other, and what stragglers make of it all."""
+    pieces = (
+        (DATA_PARALLEL, f"{_traffic(job)}, exposed", addition.exposed),
+        (DATA_PARALLEL, "compute slowed by traffic", addition.contention),
+        (OPTIMIZER, "optimizer", addition.optimizer),
+        (OPTIMIZER, "optimizer offload", addition.offload),
+        (OPTIMIZER, STRAGGLERS, (end + addition.total) * (jitter - 1)),
+    )
+    for stream, name, seconds in pieces:
+        if seconds > 0:
+            yield StreamSpan(rank, stream, name, end, end + seconds, exposed=stream == DATA_PARALLEL)
+            end += seconds
+
+
+def _by_microbatch(job: Job) -> bool:
+    return job.plan.sharding.shards_parameters and job.plan.parallel.pp == 1
+
+
+def _traffic(job: Job) -> str:
+    return f"{GRADIENTS}, {PARAMETERS}" if job.plan.sharding.shards_optimizer else GRADIENTS
