@@ -54,8 +54,6 @@ class Traits:
     """The optimizer step holds one more copy of the local parameters."""
     reserved_ratio: float = 1.04
     """Allocator reserved over allocated, median."""
-    tp_in_forward: float = 2.0
-    """All-gathers of full activations a dense layer waits for in forward under sequence parallelism."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
 
