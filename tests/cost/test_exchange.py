@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
+from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from windtunnel.cost.collectives.exchange import Sent, exchange_bytes
+from windtunnel.cost.collectives.exchange import Sent, distinct_targets, exchange_bytes
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.ops.op import ExpertExchange
 
@@ -73,3 +77,32 @@ def test_fused_dispatch_never_sends_more_than_every_copy() -> None:
         plain = exchange_bytes(exchange("alltoall", 8), Placement(ranks, inside))
         fused = exchange_bytes(exchange("deepep", 8), Placement(ranks, inside))
         assert fused.across <= plain.across
+
+
+@pytest.mark.parametrize(
+    ("ranks", "experts", "copies", "short"), [(8, 8, 2, 0.07), (64, 256, 8, 0.02), (8, 256, 8, 0.02)]
+)
+def test_independent_choices_stand_in_for_distinct_experts(ranks: int, experts: int, copies: int, short: float) -> None:
+    """Top-k picks distinct experts: 1 − C(E − E/n, k)/C(E, k) of n ranks are reached, a little more than priced."""
+    distinct = ranks * (1 - comb(experts - experts // ranks, copies) / comb(experts, copies))
+    assert 1 - short < distinct_targets(ranks, copies) / distinct < 1
+
+
+@given(
+    ranks=st.sampled_from([2, 4, 8, 16, 64]),
+    inside=st.sampled_from([1, 2, 4, 8, 64]),
+    copies=st.integers(1, 16),
+)
+def test_what_all_to_all_sends_and_keeps_is_every_copy(ranks: int, inside: int, copies: int) -> None:
+    placement = Placement(ranks, min(ranks, inside))
+    sent = exchange_bytes(exchange("alltoall", copies), placement)
+    assert sent.inside + sent.across + TOKENS * ROW * copies / ranks == pytest.approx(TOKENS * ROW * copies)
+
+
+@given(parts=st.sampled_from([1, 2, 4, 8]), dispatcher=st.sampled_from(["alltoall", "allgather", "deepep", "hybridep"]))
+def test_bytes_are_in_proportion_to_tokens(parts: int, dispatcher: str) -> None:
+    """Ranks that share a sequence send, together, what one would send alone."""
+    whole = exchange(dispatcher, 4)
+    placement = Placement(16, 8)
+    one, shard = exchange_bytes(whole, placement), exchange_bytes(replace(whole, tokens=TOKENS / parts), placement)
+    assert (shard.inside * parts, shard.across * parts) == pytest.approx((one.inside, one.across))

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from test_ops import WHOLE
 
 from windtunnel.catalog.models import find_model
+from windtunnel.job.model import ModelSpec
+from windtunnel.ops.context import Context
 from windtunnel.ops.layer import kept_bytes, lower_layer
 from windtunnel.ops.moe import routed_rows
-from windtunnel.ops.op import Collective, Gemm, GroupedGemm, Stream
+from windtunnel.ops.op import Collective, ExpertExchange, Gemm, GroupedGemm, Stream
 from windtunnel.ops.weights import layer_weights, local_count
 
 DENSE = ("llama3.1-8b", "gpt3-175b", "qwen3-32b")
@@ -50,8 +52,8 @@ def test_activation_bytes_of_streams(name: str, tp: int, cp: int) -> None:
     model = find_model(name)
     ctx = replace(WHOLE, tp=tp, cp=cp, sequence_parallel=tp > 1)
 
-    def moved(context: object) -> float:
-        ops = lower_layer(model, model.layers[0], context)  # type: ignore[arg-type]
+    def moved(context: Context) -> float:
+        ops = lower_layer(model, model.layers[0], context)
         return sum(op.bytes_moved for op in ops if isinstance(op, Stream))
 
     assert moved(ctx) * tp * cp == pytest.approx(moved(WHOLE))
@@ -83,3 +85,45 @@ def test_every_matrix_of_a_dense_layer_is_a_gemm() -> None:
     gemms = [op for op in lower_layer(model, model.layers[0], WHOLE) if isinstance(op, Gemm) and op.phase == "F"]
     matrices = sum(w.count for w in layer_weights(model, model.layers[0]) if w.cols > 1)
     assert sum(op.n * op.k for op in gemms) == matrices
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(SPARSE), tp=DEGREES, cp=DEGREES, ep=st.sampled_from([2, 4, 8]))
+def test_kept_bytes_of_expert_layers(name: str, tp: int, cp: int, ep: int) -> None:
+    """With whole experts everything an expert layer keeps is divided over tp, whatever ep is."""
+    model = find_model(name)
+    reference = replace(WHOLE, cp=cp, ep=2)
+    shard = replace(WHOLE, tp=tp, cp=cp, ep=ep, sequence_parallel=tp > 1)
+    one = sum(kept_bytes(lower_layer(model, model.layers[0], reference), frozenset()))
+    part = sum(kept_bytes(lower_layer(model, model.layers[0], shard), frozenset()))
+    assert part * tp == pytest.approx(one, rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(SPARSE), tp=DEGREES, cp=DEGREES, ep=st.sampled_from([2, 4, 8]))
+def test_exchanges_carry_every_token_once(name: str, tp: int, cp: int, ep: int) -> None:
+    """The tp · cp ranks of one batch hand its tokens to the dispatcher once: dispatch and combine, both directions."""
+    model = find_model(name)
+    ctx = replace(WHOLE, tp=tp, cp=cp, ep=ep, sequence_parallel=tp > 1)
+    found = [op for op in lower_layer(model, model.layers[0], ctx) if isinstance(op, ExpertExchange)]
+    assert len(found) == 4
+    for op in found:
+        assert op.tokens * op.row_bytes * tp * cp == WHOLE.tokens * model.hidden_size * 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=st.sampled_from(DENSE), tp=DEGREES, cp=DEGREES)
+def test_activation_bytes_of_dense_matrices(name: str, tp: int, cp: int) -> None:
+    """A column-parallel matrix shares its output over tp and reads its whole input; a row-parallel one the reverse."""
+    model = find_model(name)
+    ctx = replace(WHOLE, tp=tp, cp=cp, sequence_parallel=tp > 1)
+    whole, shard = forward_gemms(model, WHOLE), forward_gemms(model, ctx)
+    assert whole.keys() == shard.keys()
+    for key, one in whole.items():
+        assert shard[key].m * cp == one.m
+        assert sorted((one.n / shard[key].n, one.k / shard[key].k)) == [1, tp]
+
+
+def forward_gemms(model: ModelSpec, ctx: Context) -> dict[str, Gemm]:
+    ops = lower_layer(model, model.layers[0], ctx)
+    return {op.name: op for op in ops if isinstance(op, Gemm) and op.phase == "F"}

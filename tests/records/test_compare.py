@@ -42,6 +42,23 @@ def test_a_step_measured_slower_than_projected_is_optimism(record: Record) -> No
     assert row.within_bar is False
 
 
+@pytest.mark.parametrize("share", [0.8, 1.25])
+def test_every_kind_of_speed_errs_to_the_same_side(record: Record, share: float) -> None:
+    """A run that reached ``share`` of the projected speed has error 1/share − 1, however it was published."""
+    answer = project(record.job)
+    tokens = answer.tokens_per_second_per_accelerator
+    flops = tokens * answer.flops_per_token.causal_half
+    for measured in (
+        Measured(step_time=answer.step_time / share),
+        Measured(tokens_per_second_per_accelerator=tokens * share),
+        Measured(model_flops_per_second_per_accelerator=flops * share),
+        Measured(mfu=answer.mfu * share),
+    ):
+        found = speed(replace(record, measured=measured, flops_convention="causal_half"))
+        assert found.error == pytest.approx(1 / share - 1)
+        assert found.within_bar is False
+
+
 def test_tokens_count_where_both_are_published(record: Record) -> None:
     exact = project(record.job).tokens_per_second_per_accelerator
     measured = Measured(step_time=1.0, tokens_per_second_per_accelerator=exact)
