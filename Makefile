@@ -4,13 +4,22 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 DEMO ?= examples/llama3.1-70b-64-h100.yaml
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-torch test-ilp lint bench docs clean
 
 demo: $(VENV)/.installed ## Project the main example and explain it
 	$(BIN)/windtunnel project $(DEMO) --explain
 
 test: lint ## Everything CI asks for
 	$(BIN)/pytest
+
+test-torch: ## Our schedules against those of torch, planned and executed by real ranks
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 pytest hypothesis --editable .
+	.venv-torch/bin/python -m pytest tests/torch
+
+test-ilp: $(VENV)/.installed ## Our schedules against proven optima
+	$(BIN)/python -m pip install --quiet 'ortools>=9.10'
+	$(BIN)/pytest tests/search/test_optimum.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

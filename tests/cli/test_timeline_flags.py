@@ -115,3 +115,16 @@ def test_a_full_disk_leaves_nothing_behind(cli, job_file, tmp_path, monkeypatch)
     assert done.code == 2
     assert "No space left on device" in done.err
     assert os.listdir(tmp_path) == ["job.yaml"]
+
+
+def test_zero_bubble_weighs_the_seconds_it_is_given(cli):
+    asked = ("schedule", "zb_heuristic", "--stages", "4", "--microbatches", "8", "--memory-cap", "4", "--json")
+    even, short = cli(*asked).document, cli(*asked, "--backward-weight", "0.25", "--p2p", "0.5").document
+    assert even["orders"] != short["orders"]
+    assert max(short["peak_in_flight"]) <= 4
+
+
+def test_kinds_are_told_apart_without_colour(cli):
+    drawn = cli("schedule", "zbv", "--stages", "4", "--microbatches", "8", "--no-color").out
+    assert "FFFFFFFfbwfbw" in drawn
+    assert "lower case" in drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given, settings
@@ -119,3 +120,19 @@ def test_peaks_bound_every_moment(name: str, data: st.DataObject) -> None:
 @given(p=st.integers(1, 8), m=st.integers(1, 32), cap=st.integers(1, 8))
 def test_the_heuristic_keeps_its_cap(p: int, m: int, cap: int) -> None:
     assert max(peak_in_flight(build_order("zb_heuristic", p, m, memory_cap=cap))) <= cap
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    p=st.integers(1, 6),
+    m=st.integers(1, 16),
+    costs=st.tuples(*[st.sampled_from([0.5, 1.0, 1.25, 2.0])] * 3, st.sampled_from([0.0, 0.25])),
+)
+def test_more_memory_never_slows_the_heuristic(p: int, m: int, costs: tuple[float, float, float, float]) -> None:
+    """The longest rank, from its own first action on, is what the heuristic shortens."""
+    spans = []
+    for cap in [*range(1, m + 2), None]:
+        order = build_order("zb_heuristic", p, m, memory_cap=cap, costs=costs)
+        timeline = execute(order, [ChunkDurations(*costs[:3])] * p, costs[3])
+        spans.append(max(row[-1].end - row[0].start for row in timeline.spans))
+    assert all(after <= before + 1e-9 for before, after in pairwise(spans))

@@ -9,6 +9,7 @@ import pytest
 from windtunnel.errors import FormatError, LegalityError
 from windtunnel.job.plan import V_SCHEDULES
 from windtunnel.schedule.action import Action, format_action, parse_action
+from windtunnel.schedule.in_flight import peak_in_flight
 from windtunnel.schedule.registry import applicable, build_order, find, placement, schedule_names
 
 
@@ -173,3 +174,21 @@ def test_zero_bubble_delays_each_rank_a_little_more() -> None:
         assert sum(a.kind == "B" for a in row[:first_weight]) == rank + 1
     leads = [next(k for k, a in enumerate(row) if a.kind == "B") for row in order.actions]
     assert [before - after for before, after in pairwise(leads)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(4, 4, 2), (4, 8, 2), (4, 16, 3), (8, 16, 2)])
+def test_pairing_expert_traffic_adds_one_forward_and_one_chunk_in_flight(p: int, m: int, v: int) -> None:
+    """Also at m = p: megatron-core dropped running all forwards first before it could overlap expert traffic."""
+    paired = build_order("1f1b_ep_overlap", p, m, v)
+    plain = build_order("interleaved_1f1b", p, m, v, all_forward_at_m_equals_p=False)
+    for rank in range(p):
+        leads = [next(k for k, a in enumerate(o.actions[rank]) if a.kind == "BW") - 1 for o in (plain, paired)]
+        assert leads[1] - leads[0] == (leads[0] < m * v - 1)
+    gained = [b - a for a, b in zip(peak_in_flight(plain), peak_in_flight(paired), strict=True)]
+    assert gained == pytest.approx([0.0 if held == m else 1 / v for held in peak_in_flight(plain)])
+
+
+def test_a_single_stage_runs_one_forward_before_its_pairs() -> None:
+    order = build_order("1f1b_ep_overlap", 1, 4)
+    assert " ".join(map(format_action, order.actions[0])) == "F0.0 F1.0 BW0.0 F2.0 BW1.0 F3.0 BW2.0 BW3.0"
+    assert order.overlapped == ((1, 3, 5),)

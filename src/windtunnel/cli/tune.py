@@ -90,13 +90,14 @@ class _Clock:
         except UnitError as error:
             raise FormatError(Fault("--budget", budget, error.rule, error.remedy)) from None
         self._start = time.perf_counter()
+        self.stopped = False
 
     @property
     def elapsed(self) -> float:
         return time.perf_counter() - self._start
 
     def over(self) -> bool:
-        return self.elapsed > self._limit
+        return self.stopped or self.elapsed > self._limit
 
 
 def _spaced(text: str) -> str:
@@ -106,8 +107,20 @@ def _spaced(text: str) -> str:
 
 
 def _run(search: Any, progress: Progress, clock: _Clock, output: Output) -> bool:
-    """Search with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Search with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found.
+
+    The first signal asks the search to stop; a second one ends the process as usual.
+    """
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, frame: object) -> None:
+        clock.stopped = True
+        restore()
+
     show = not output.quiet and sys.stderr.isatty()
     shown = [0.0]
 
@@ -118,15 +131,15 @@ def _run(search: Any, progress: Progress, clock: _Clock, output: Output) -> bool
             sys.stderr.write(f"\r{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}\x1b[K")
             sys.stderr.flush()
 
+    for number in previous:
+        signal.signal(number, stop)
     try:
         search.run(progress, clock.over, tick)
-        return False
-    except KeyboardInterrupt:
-        return True
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        restore()
         if show:
             sys.stderr.write("\r\x1b[K")
+    return clock.stopped
 
 
 def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:

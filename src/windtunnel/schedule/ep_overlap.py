@@ -11,12 +11,13 @@ from windtunnel.schedule.base import Request, Schedule, grouped, looped, one_for
 
 
 def warmup(request: Request, rank: int) -> int:
-    """Forwards before the first pair: those of interleaved 1F1B, for any v, and one more.
+    """Forwards before the first pair: 2(p-1-r) + (v-1)N and one more, all m·v at most, at m = p too.
 
-    Two per hop also where v = 1: a pair hands on its results only when both are done.
+    megatron-core, ``get_pp_rank_microbatches`` in pipeline_parallel/schedules.py, which needs v > 1 where p > 1; the
+    same count for v = 1 is ours: two per hop, because a pair hands on its results only when both are done.
     """
-    total = request.num_microbatches * request.virtual_stages
-    return min(interleaved_1f1b.warmup(request, rank) + 1, total)
+    p, m, v = request.num_stages, request.num_microbatches, request.virtual_stages
+    return min(2 * (p - 1 - rank) + (v - 1) * request.group_size + 1, m * v)
 
 
 def rows(request: Request) -> Rows:

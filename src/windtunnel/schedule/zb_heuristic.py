@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import count, product, takewhile
 
 from windtunnel.schedule.action import Action, Kind, Rows
 from windtunnel.schedule.base import Request, Schedule, looped
 
 EQUAL = (1.0, 1.0, 1.0, 0.0)
 """Costs of F, B, W and a hop where none are given."""
+
+SMALL = 1024
+"""Stages × micro-batches up to which smaller caps are tried too: beyond, that would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,44 @@ class _Pipe:
 
 
 def rows(request: Request) -> Rows:
-    """The shortest of the eight greedy orders; without a cap up to m micro-batches are alive on a rank."""
+    """The shortest of the greedy orders under the cap and under smaller ones: more memory is never slower.
+
+    The greedy may lose by using its room, while the order of a smaller cap is legal under a larger one. Pipes that are
+    not ``SMALL`` get the greedy order of their cap. Without a cap up to m micro-batches are alive on a rank. The
+    largest cap wins a tie.
+    """
+    best: tuple[float, Rows] | None = None
+    for cap in _caps(request):
+        if best is not None and best[0] <= _least(request, cap):
+            continue
+        found = _shortest(replace(request, memory_cap=cap))
+        if best is None or found[0] < best[0]:
+            best = found
+    return () if best is None else best[1]
+
+
+def _caps(request: Request) -> list[int]:
+    """Caps worth trying, largest first: m, doublings of 2p, and every one up to 2p. A larger cap adds to the list."""
+    p, m = request.num_stages, request.num_microbatches
+    cap = m if request.memory_cap is None else request.memory_cap
+    if p * m > SMALL:
+        return [min(cap, m)]
+    doublings = takewhile(lambda size: size <= cap, (2 * p << k for k in count(1)))
+    tried = {m, *range(1, 2 * p + 1), *doublings}
+    return sorted((size for size in tried if size <= min(cap, m)), reverse=True)
+
+
+def _least(request: Request, cap: int) -> float:
+    """No span is shorter: work of a stage, nor lives on the first stage (down the pipe and back), ``cap`` at once."""
+    p, m = request.num_stages, request.num_microbatches
+    forward, backward, weight, hop = request.costs or EQUAL
+    life = p * (forward + backward) + weight + 2 * (p - 1) * hop
+    return m * max(forward + backward + weight, life / cap)
+
+
+@lru_cache(maxsize=64)
+def _shortest(request: Request) -> tuple[float, Rows]:
+    """(span, rows) of the best of the eight greedy orders under exactly this cap."""
     p, m = request.num_stages, request.num_microbatches
     pipes = [
         _Pipe(m, request.memory_cap or m, *(request.costs or EQUAL), Switches(*switches), [_Stage() for _ in range(p)])
@@ -201,7 +242,8 @@ def rows(request: Request) -> Rows:
     ]
     for pipe in pipes:
         pipe.run()
-    return tuple(tuple(stage.row) for stage in min(pipes, key=lambda pipe: pipe.span).stages)
+    best = min(pipes, key=lambda pipe: pipe.span)
+    return best.span, tuple(tuple(stage.row) for stage in best.stages)
 
 
 def obstacle(request: Request) -> str | None:
