@@ -117,7 +117,7 @@ def _run(search: Any, progress: Progress, clock: _Clock, output: Output) -> bool
         for number, handler in previous.items():
             signal.signal(number, handler)
 
-    def stop(number: int, frame: object) -> None:
+    def stop(_signal: int, _frame: object) -> None:
         clock.stopped = True
         restore()
 
