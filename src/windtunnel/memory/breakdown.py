@@ -9,14 +9,12 @@ Moment = Literal["forward", "loss", "backward", "recompute", "gradient_reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryBreakdown:
-    """The classes sum to ``allocated``; ``reserved`` adds the allocator, ``device`` everything outside it.
+class Allocation:
+    """What a rank holds at a moment, class by class, in bytes; the classes sum to ``allocated``.
 
     ``in_flight`` counts micro-batches of a whole stage whose kept activations are alive at the moment.
     """
 
-    stage: int
-    rank: int
     moment: Moment
     in_flight: float
     weights: float
@@ -27,8 +25,6 @@ class MemoryBreakdown:
     logits: float
     buffers: float
     dispatcher: float
-    reserved: float
-    overhead: float
 
     @property
     def allocated(self) -> float:
@@ -36,6 +32,16 @@ class MemoryBreakdown:
             self.weights + self.gradients + self.master + self.moments
             + self.activations + self.logits + self.buffers + self.dispatcher
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBreakdown(Allocation):
+    """The allocation of a rank; ``reserved`` adds the allocator, ``device`` everything outside it."""
+
+    stage: int
+    rank: int
+    reserved: float
+    overhead: float
 
     @property
     def device(self) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from windtunnel.job.job import Job
-from windtunnel.memory.breakdown import Moment
+from windtunnel.memory.breakdown import Allocation, Moment
 from windtunnel.memory.kept import KeptChunk, gathered_head, kept_chunk
 from windtunnel.memory.states import States, byte_rates, shard_sizes, states
 from windtunnel.memory.structure import structures
@@ -44,30 +44,10 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
-    """What a rank holds from ``time`` on, class by class, in bytes; the classes sum to ``allocated``.
-
-    ``in_flight`` counts micro-batches of a whole stage whose kept activations are alive.
-    """
+class Alive(Allocation):
+    """The allocation of a rank from ``time`` on."""
 
     time: float
-    moment: Moment
-    in_flight: float
-    weights: float
-    gradients: float
-    master: float
-    moments: float
-    activations: float
-    logits: float
-    buffers: float
-    dispatcher: float
-
-    @property
-    def allocated(self) -> float:
-        return (
-            self.weights + self.gradients + self.master + self.moments
-            + self.activations + self.logits + self.buffers + self.dispatcher
-        )  # fmt: skip
 
 
 class _Level(NamedTuple):
