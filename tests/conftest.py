@@ -32,7 +32,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
             if not isinstance(place.get(key), dict):
                 place[key] = {}
             place = place[key]
-        place[leaf] = value
+        place[leaf] = deepcopy(value)
     return result
 
 

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "windtunnel"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 FLOORS = {
-    "errors": 0, "units": 0, "dtypes": 0,
+    "errors": 0, "units": 0, "dtypes": 0, "elementwise": 0,
     "job": 1,
     "ops": 2, "schedule": 2,
     "cost": 3, "memory": 3,
@@ -32,8 +32,11 @@ FIRST_FLOOR_OF_OTHERS = 7
 NUMPY = {
     ("projection", "compose.py"): "numpy",
     ("projection", "batch.py"): "numpy",
-    ("search", "table.py"): "numpy",
-    ("search", "exhaustive.py"): "numpy",
+    ("projection", "batch_memory.py"): "numpy",
+    ("projection", "batch_time.py"): "numpy",
+    ("projection", "contents.py"): "numpy",
+    ("projection", "options.py"): "numpy",
+    ("search", "examine.py"): "numpy",
 }
 """Where a lower floor may take arrays."""
 

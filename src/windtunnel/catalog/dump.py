@@ -17,8 +17,8 @@ from windtunnel.catalog.models import model_to_mapping
 from windtunnel.errors import MissingError
 from windtunnel.job.cluster import Accelerator, Cluster
 from windtunnel.job.job import Job, Run
-from windtunnel.job.plan import FULL, PER_OP, Plan
-from windtunnel.job.recompute import CORE_ATTENTION, NOTHING
+from windtunnel.job.plan import Plan
+from windtunnel.job.recompute import spelled
 from windtunnel.job.software import Software
 from windtunnel.schedule.layout import layout_text
 from windtunnel.units import Dimension, format_quantity
@@ -133,7 +133,7 @@ def _plan(plan: Plan, num_layers: int) -> dict[str, Any]:
         "sharding": _written(plan.sharding),
         "precision": _written(plan.precision),
         "optimizer": plan.optimizer,
-        "recompute": _recompute(plan.recompute, num_layers),
+        "recompute": spelled(plan.recompute, num_layers),
         "moe": _written(plan.moe),
         "overlap": _written(plan.overlap),
         "context_parallel": _written(plan.context_parallel),
@@ -141,13 +141,3 @@ def _plan(plan: Plan, num_layers: int) -> dict[str, Any]:
         "loss": _written(plan.loss),
         "dropout": _written(plan.dropout),
     }
-
-
-def _recompute(layers: Sequence[frozenset[str]], num_layers: int) -> dict[str, Any]:
-    """The shortest policy that recomputes the same: one for all layers, else whole layers by id."""
-    kinds = set(layers)
-    if len(kinds) > 1:
-        return {"policy": "block", "layers": [n for n, what in enumerate(layers[:num_layers]) if FULL in what]}
-    (what,) = kinds or {NOTHING}
-    named = {NOTHING: "none", CORE_ATTENTION: "selective", frozenset({FULL}): "full", frozenset({PER_OP}): "per_op"}
-    return {"policy": named[what]} if what in named else {"policy": "modules", "modules": sorted(what)}

@@ -98,6 +98,7 @@ def data_file(*parts: str) -> Traversable:
     return _data_root().joinpath(*parts)
 
 
+@lru_cache(maxsize=16)
 def data_names(folder: str) -> tuple[str, ...]:
     """Names of the YAML files of a data folder, sorted, without their ending."""
     names = (entry.name for entry in data_file(folder).iterdir())

@@ -31,7 +31,7 @@ from windtunnel.job.model import ModelSpec
 from windtunnel.job.resolve import resolve_plan, resolve_software
 from windtunnel.job.software import SoftwareProfile
 from windtunnel.schedule.layout import layout_text, parse_layout
-from windtunnel.schedule.registry import applicable
+from windtunnel.schedule.registry import applicable, chunks_obstacle, find
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | None
 Changes = Mapping[str, object] | Sequence[str]
@@ -47,17 +47,20 @@ def load_job(
     flags: Mapping[str, object] | None = None,
     scale_batch: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
+    repairs: bool = True,
 ) -> Job:
     """The legal job of a file, ``-`` (standard input), a mapping, or None (flags alone).
 
     ``set`` holds ``KEY=VALUE`` texts or values by path; with ``flags`` (values by path) it is stronger than the source.
-    ``scale_batch`` keeps the batch per replica where the number of replicas changes.
+    ``scale_batch`` keeps the batch per replica where the number of replicas changes. Without ``repairs`` a refusal
+    comes sooner and proposes none.
 
     Raises:
         FormatError, MissingError: what cannot be read, all faults at once.
         LegalityError: what cannot run, all violated rules at once.
     """
-    return legal(load_draft(source, set=set, flags=flags, scale_batch=scale_batch, base_dir=base_dir))
+    draft = load_draft(source, set=set, flags=flags, scale_batch=scale_batch, base_dir=base_dir)
+    return legal(draft, repairs=repairs)
 
 
 def load_draft(
@@ -83,13 +86,13 @@ def job_from_mapping(mapping: Mapping[str, Any], base_dir: str | os.PathLike[str
     return load_job(mapping, base_dir=base_dir)
 
 
-def legal(draft: Draft) -> Job:
+def legal(draft: Draft, *, repairs: bool = True) -> Job:
     """The job of a draft that breaks no rule; warnings of rules join those of the draft.
 
     Raises:
         LegalityError: a fault for each broken rule, with its nearest repairs in words.
     """
-    found = violations(draft)
+    found = violations(draft, repairs=repairs)
     errors = [violation for violation in found if violation.severity == "error"]
     if errors:
         raise LegalityError([fault_of(violation) for violation in errors])
@@ -252,11 +255,12 @@ def _with_schedule(draft: Draft) -> Draft:
     per_step = draft.count("batch.micro_batch_size") * (dp if isinstance(dp, int) else 0)
     if not per_step or draft.count("batch.global_batch_size") % per_step:
         return draft
-    why = applicable(
-        str(plan["pipeline.schedule"]),
+    name, virtual_stages = str(plan["pipeline.schedule"]), draft.count("pipeline.virtual_stages")
+    why = chunks_obstacle(find(name), virtual_stages) or applicable(
+        name,
         draft.count("parallel.pp"),
         draft.count("batch.global_batch_size") // per_step,
-        draft.count("pipeline.virtual_stages"),
+        virtual_stages,
         microbatch_group_size=draft.count("pipeline.microbatch_group_size"),
         orders=draft.orders,
     )

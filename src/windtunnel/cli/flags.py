@@ -110,6 +110,18 @@ class Request:
             self.source, set={**self.changes, **(further or {})}, scale_batch=self.scale_batch, base_dir=self.folder
         )
 
+    def vary(self, further: Mapping[str, object]) -> Job:
+        """As ``load``, for who tries many: a refusal proposes no repairs."""
+        from windtunnel.catalog.jobs import load_job
+
+        return load_job(
+            self.source,
+            set={**self.changes, **further},
+            scale_batch=self.scale_batch,
+            base_dir=self.folder,
+            repairs=False,
+        )
+
     def draft(self) -> Draft:
         """The job before legality is asked. Raises FormatError and MissingError only."""
         from windtunnel.catalog.jobs import load_draft

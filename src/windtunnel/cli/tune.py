@@ -6,15 +6,18 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
+from windtunnel.cli.workers import Workers, processors
 from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
+    from windtunnel.search.examine import Examiner
     from windtunnel.search.exhaustive import Progress
     from windtunnel.search.space import Space
 
@@ -41,7 +44,8 @@ def tune(
     from windtunnel.projection.project import project
     from windtunnel.report.tune import answer_document, answer_text
     from windtunnel.search.answer import attribution, changed, sensitivity
-    from windtunnel.search.exhaustive import Exhaustive, Progress
+    from windtunnel.search.examine import Examiner
+    from windtunnel.search.exhaustive import Progress
     from windtunnel.search.minimum import infeasible, minimum_accelerators
     from windtunnel.search.space import default_space
 
@@ -50,27 +54,26 @@ def tune(
     axes = _bounded(default_space(base), vary or (), space)
     clock = _Clock(budget)
     progress = Progress()
-    search = Exhaustive(job=base, space=axes, vary=asked.load, top=max(1, top))
-    interrupted = _run(search, progress, clock, output)
+    interrupted = _run(Examiner(job=base, space=axes, vary=asked.vary, top=max(1, top)), progress, clock, output)
     seconds = clock.elapsed
     baseline = project(base)
     if progress.best is None:
-        lacking = infeasible(base, progress, asked.load, clock.over)
+        lacking = infeasible(base, progress, asked.vary, clock.over)
         document = answer_document(
             baseline, None, progress, seconds, infeasible=lacking, interrupted=interrupted, accelerators=None
         )
         print_json(document) if output.json else print_screen(answer_text(document), output)
         return INTERRUPTED if interrupted else 1
-    changes = changed(base, progress.best.changes, asked.load)
+    changes = changed(base, progress.best.changes, asked.vary)
     best = project(asked.load(progress.best.changes))
     document = answer_document(
         baseline,
         best,
         progress,
         seconds,
-        steps=attribution(baseline, changes, asked.load),
-        neighbours=() if interrupted else sensitivity(best, progress.best.changes, axes, asked.load),
-        accelerators=None if interrupted else minimum_accelerators(base, asked.load, clock.over),
+        steps=attribution(baseline, changes, asked.vary),
+        neighbours=() if interrupted else sensitivity(best, progress.best.changes, axes, asked.vary),
+        accelerators=None if interrupted else minimum_accelerators(base, asked.vary, clock.over),
         interrupted=interrupted,
     )
     print_json(document) if output.json else print_screen(answer_text(document), output)
@@ -106,11 +109,13 @@ def _spaced(text: str) -> str:
     return f"{text[:digits]} {text[digits:].strip()}"
 
 
-def _run(search: Any, progress: Progress, clock: _Clock, output: Output) -> bool:
-    """Search with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found.
+def _run(examiner: Examiner, progress: Progress, clock: _Clock, output: Output) -> bool:
+    """Search on all processors with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found.
 
     The first signal asks the search to stop; a second one ends the process as usual.
     """
+    from windtunnel.search.exhaustive import Exhaustive
+
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
@@ -131,15 +136,26 @@ def _run(search: Any, progress: Progress, clock: _Clock, output: Output) -> bool
             sys.stderr.write(f"\r{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}\x1b[K")
             sys.stderr.flush()
 
+    workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
     for number in previous:
         signal.signal(number, stop)
     try:
-        search.run(progress, clock.over, tick)
+        Exhaustive(examiner=examiner, spread=workers).run(progress, clock.over, tick)
     finally:
         restore()
+        if workers is not None:
+            workers.close()
         if show:
             sys.stderr.write("\r\x1b[K")
     return clock.stopped
+
+
+SMALL = 200
+"""Grid points that one process looks at sooner than others start."""
+
+
+def _is_large(examiner: Examiner) -> bool:
+    return len(list(islice(examiner.space.points(), SMALL + 1))) > SMALL
 
 
 def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from windtunnel.job.plan import FULL, PER_OP, Chunk
 
@@ -42,3 +43,13 @@ def _everywhere(policy: str, num_layers: int | None, modules: Collection[str] | 
 
 def _first_of_each_chunk(layout: Sequence[Chunk], count: int) -> frozenset[int]:
     return frozenset(layer for chunk in layout for layer in chunk.layers[:count])
+
+
+def spelled(layers: Sequence[frozenset[str]], num_layers: int) -> dict[str, Any]:
+    """The shortest policy that recomputes the same: one for all layers, else whole layers by id."""
+    kinds = set(layers)
+    if len(kinds) > 1:
+        return {"policy": "block", "layers": [n for n, what in enumerate(layers[:num_layers]) if FULL in what]}
+    (what,) = kinds or {NOTHING}
+    named = {NOTHING: "none", CORE_ATTENTION: "selective", frozenset({FULL}): "full", frozenset({PER_OP}): "per_op"}
+    return {"policy": named[what]} if what in named else {"policy": "modules", "modules": sorted(what)}

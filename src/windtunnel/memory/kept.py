@@ -34,33 +34,48 @@ class KeptChunk:
     offloaded: float
 
 
-def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
-    """Walk the units of a chunk; each layer keeps what its own recompute policy leaves."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptUnit:
+    """Bytes of one occurrence of a unit for one micro-batch; names as in ``KeptChunk``."""
+
+    activations: float
+    dispatcher: float
+    backward: float
+    recompute: float
+    offloaded: float
+
+
+def kept_unit(job: Job, unit: Unit) -> KeptUnit:
+    """What a unit leaves for its backward under its own recompute policy, and what that backward needs."""
     ctx = context(job)
-    activations = dispatcher = backward = recompute = offloaded = 0.0
-    share = job.plan.offload.activations
+    share = job.plan.offload.activations if unit.layer is not None else 0.0
     # XLA recomputes a layer with the same fusion: point-wise results do not materialise.
     again = frozenset({"core_attn"}) if ctx.kept_tensors == "xla" else NONE
-    for unit, occurrences in units(job, chunk):
-        ops = lower_unit(job, unit)
-        kept, sent = kept_bytes(ops, unit.recompute)
-        stays = 1 - share if unit.layer is not None else 1.0
-        activations += occurrences * kept * stays
-        dispatcher += occurrences * sent * stays
-        offloaded += occurrences * (kept + sent) * (1 - stays)
-        passing = _layer_backward(job, unit, ctx)
-        backward = max(backward, passing)
-        if unit.recompute & {"full", "per_op"}:
-            recompute = max(recompute, passing + sum(kept_bytes(ops, again)) - kept - sent)
-    kept_logits, peak_logits = _logits(job, chunk, ctx)
+    ops = lower_unit(job, unit)
+    kept, sent = kept_bytes(ops, unit.recompute)
+    passing = _layer_backward(job, unit, ctx)
+    repeats = unit.recompute & {"full", "per_op"}
+    return KeptUnit(
+        activations=kept * (1 - share),
+        dispatcher=sent * (1 - share),
+        backward=passing,
+        recompute=passing + sum(kept_bytes(ops, again)) - kept - sent if repeats else 0.0,
+        offloaded=(kept + sent) * share,
+    )
+
+
+def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
+    """The units of a chunk together; of what passes, the largest."""
+    counted = [(kept_unit(job, unit), occurrences) for unit, occurrences in units(job, chunk)]
+    kept_logits, peak_logits = chunk_logits(job, chunk)
     return KeptChunk(
-        activations=activations,
-        dispatcher=dispatcher,
+        activations=sum(n * kept.activations for kept, n in counted),
+        dispatcher=sum(n * kept.dispatcher for kept, n in counted),
         logits=kept_logits,
         loss_peak=peak_logits,
-        backward=backward,
-        recompute=recompute,
-        offloaded=offloaded,
+        backward=max((kept.backward for kept, _ in counted), default=0.0),
+        recompute=max((kept.recompute for kept, _ in counted), default=0.0),
+        offloaded=sum(n * kept.offloaded for kept, n in counted),
     )
 
 
@@ -79,10 +94,11 @@ def _layer_backward(job: Job, unit: Unit, ctx: Context) -> float:
     return hidden + gathered + ctx.width * t * (gates - 1) * layer.intermediate_size / ctx.tp
 
 
-def _logits(job: Job, chunk: Chunk, ctx: Context) -> tuple[float, float]:
+def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float]:
     """Bytes kept, and bytes more at the peak, of the loss; each MTP depth keeps its own logits."""
     if not chunk.head:
         return 0.0, 0.0
+    ctx = context(job)
     traits, loss = job.software.traits, job.plan.loss
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
     by_kernel = {

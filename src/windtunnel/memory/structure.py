@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 
+from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Overlap
 from windtunnel.memory.breakdown import Moment
@@ -19,11 +21,11 @@ class Candidate:
     """Bytes alive at one moment on top of the static state."""
 
     moment: Moment
-    in_flight: float
-    activations: float
-    dispatcher: float
-    logits: float
-    passing: float
+    in_flight: Number
+    activations: Number
+    dispatcher: Number
+    logits: Number
+    passing: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
             parameters += chunk_parameters(job, chunk)
         own = tuple(kept[index] for index in held)
         head = gathered_head(job, chunks)
-        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages, head)]
+        candidates = [item for vector in vectors for item in candidates_of(own, vector, order.virtual_stages, head)]
         result.append(
             StageStructure(
                 parameters=parameters,
@@ -85,21 +87,21 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
     return tuple(result)
 
 
-def _candidates(
-    own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int, gathered: float
+def candidates_of(
+    own: Sequence[KeptChunk], alive: Sequence[Number], virtual_stages: int, gathered: Number
 ) -> list[Candidate]:
     """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk.
 
-    ``gathered`` bytes serve the loss alone.
+    ``gathered`` bytes serve the loss alone. Numbers or arrays over plans, as everything in ``own`` and ``alive``.
     """
     pairs = tuple(zip(alive, own, strict=True))
     activations = sum(n * k.activations for n, k in pairs)
     dispatcher = sum(n * k.dispatcher for n, k in pairs)
     logits = sum(n * k.logits for n, k in pairs)
     # The chunk that computes a loss frees one micro-batch's logits before its first layer runs backward.
-    waiting = sum(max(0, n - 1) * k.logits for n, k in pairs)
+    waiting = sum(maximum(n - 1, 0) * k.logits for n, k in pairs)
 
-    def at(moment: Moment, logits: float, passing: float) -> Candidate:
+    def at(moment: Moment, logits: Number, passing: Number) -> Candidate:
         return Candidate(
             moment=moment,
             in_flight=sum(alive) / virtual_stages,
@@ -109,13 +111,11 @@ def _candidates(
             passing=passing,
         )
 
-    found = [at("backward", waiting, max(k.backward for k in own))]
-    if any(k.recompute for k in own):
-        found.append(at("recompute", waiting, max(k.recompute for k in own)))
-    loss = max(k.loss_peak for k in own)
-    if logits or loss:
-        found.append(at("loss", logits + loss, gathered))
-    return found
+    return [
+        at("backward", waiting, reduce(maximum, (k.backward for k in own))),
+        at("recompute", waiting, reduce(maximum, (k.recompute for k in own))),
+        at("loss", logits + reduce(maximum, (k.loss_peak for k in own)), gathered),
+    ]
 
 
 OPTIMIZER = Candidate(moment="optimizer", in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=0.0)

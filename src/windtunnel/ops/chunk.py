@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -57,20 +58,26 @@ NO_PARAMETERS = LocalParameters(0.0, 0.0)
 
 def units(job: Job, chunk: Chunk) -> tuple[tuple[Unit, int], ...]:
     """The distinct units of a chunk with how often each occurs, in model order of first occurrence."""
-    model, plan = job.model, job.plan
-    edge = plan.precision.first_last_layers_bf16
+    plan = job.plan
+    return counted_units(job.model, plan.recompute, plan.precision.first_last_layers_bf16, chunk)
+
+
+def counted_units(
+    model: ModelSpec, recompute_of: Sequence[frozenset[str]], edge: int, chunk: Chunk
+) -> tuple[tuple[Unit, int], ...]:
+    """The units of a chunk when layer i re-executes ``recompute_of[i]`` and ``edge`` layers at each end stay bf16."""
     counted: Counter[Unit] = Counter()
     if chunk.embedding:
         counted[Unit(kind="embedding")] += 1
     for index in chunk.layers:
         high = index < edge or index >= model.num_layers - edge
         unit = Unit(
-            kind="layer", layer=model.layers[index], recompute=plan.recompute[index], high_precision=high and edge > 0
+            kind="layer", layer=model.layers[index], recompute=recompute_of[index], high_precision=high and edge > 0
         )
         counted[unit] += 1
     for depth in range(chunk.num_mtp_layers):
         position = model.num_layers + depth
-        recompute = plan.recompute[position] if position < len(plan.recompute) else frozenset()
+        recompute = recompute_of[position] if position < len(recompute_of) else frozenset()
         counted[Unit(kind="layer", layer=model.mtp_layer, recompute=recompute)] += 1
         counted[Unit(kind="mtp_head")] += 1
     if chunk.head:

@@ -1,157 +1,186 @@
-"""Many jobs at once: structure scalar and cached, sums and bounds on numpy arrays through ``compose``."""
+"""Many plans of one grid point at once: structure scalar and cached, sums and bounds as arrays through ``compose``.
+
+A grid point is a job; its plans are the product of variants (how chunks execute) and choices (how state is sharded).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from windtunnel.cost.simulated import simulated_source
 from windtunnel.job.job import Job
-from windtunnel.memory.device import overhead_terms, reserved_ratio
-from windtunnel.memory.states import ByteRates, byte_rates, shard_sizes, states
-from windtunnel.memory.structure import Candidate, structures
+from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, unit_parameters
 from windtunnel.projection import compose
+from windtunnel.projection.batch_memory import BatchMemory, Stages, kept_base
+from windtunnel.projection.batch_time import (
+    BatchAdditions,
+    ChunkSeconds,
+    StageTerms,
+    chunk_seconds,
+    hop_seconds,
+    stage_terms,
+)
+from windtunnel.projection.contents import Contents, Counted, Floats, Ints, contents
+from windtunnel.projection.options import Columns, Rows
 from windtunnel.schedule.action import Order
-from windtunnel.schedule.job_order import job_order
-from windtunnel.step.chunk import ChunkCost
-from windtunnel.step.step import StepCosts, step_costs
-
-Floats = NDArray[np.float64]
+from windtunnel.schedule.job_order import job_order, steady_microbatches
+from windtunnel.step.step import jitter
+from windtunnel.step.timeline import ChunkDurations, makespan_only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Times:
+    """Of the variants asked for, ``[variant, choice]`` in seconds: a bound that never exceeds the step time, and an
+    estimate of it."""
+
+    bound: Floats
+    estimate: Floats
+
+
 class Batch:
-    """One entry a job: peak bytes of its worst stage, a lower bound and an estimate of its step time in seconds."""
+    """The plans of one grid point. Raises LegalityError where its schedule does not apply."""
 
-    peak_allocated: Floats
-    peak_device: Floats
-    step_time_bound: Floats
-    step_time_estimate: Floats
+    def __init__(self, job: Job, rows: Rows, columns: Columns) -> None:
+        self.job = job
+        self.rows = rows
+        self.columns = columns
+        few, more = steady_microbatches(job)
+        self._order, self._longer = job_order(job, few), job_order(job, more)
+        self._found = contents(job, rows.recomputes)
+        self._stages = _stages(job, self._found, self._order)
+        self._hop = hop_seconds(job)
 
+    def plan(self, row: int, column: int) -> Job:
+        """The job of one plan."""
+        return self.columns.choices[column].apply(self.rows[row].apply(self.job))
 
-def batch(jobs: Sequence[Job]) -> Batch:
-    """Memory, bound and estimate of legal jobs. Memory equals ``project``; the bound never exceeds its step time.
+    def peak_device(self) -> Floats:
+        """Device bytes of the worst stage as ``project`` gives them, ``[variant, choice]``."""
+        return BatchMemory(self.job, self._found, self._stages, self._order).peak_device(self.rows, self.columns)
 
-    Raises LegalityError where a schedule does not apply.
-    """
-    allocated, device = _memory(jobs)
-    bound, estimate = _time(jobs)
-    return Batch(peak_allocated=allocated, peak_device=device, step_time_bound=bound, step_time_estimate=estimate)
+    def times(self, rows: Ints) -> Times:
+        """Bound and estimate of some variants under every choice."""
+        seconds, own = self._priced(rows)
+        terms = stage_terms(seconds, self._hop, self._order)
+        pipeline, offsets = self._pipeline(seconds, terms)
+        bound, factor = self._bound(terms, own), jitter(self.job)
+        ends = [(pipeline + offset)[:, None] for offset in offsets]
+        estimate = np.max([compose.finish(end, added, factor) for end, added in zip(ends, own, strict=True)], axis=0)
+        return Times(bound=bound, estimate=np.maximum(bound, estimate))
 
+    def exact(self, row: int) -> Floats:
+        """The step time ``project`` gives for one variant under every choice: the order is executed once."""
+        seconds, own = self._priced(np.array([row]))
+        ends = np.array(makespan_only(job_order(self.job), _durations(seconds, 0), self._hop))
+        stages = [
+            compose.finish(ends[self._stages.kind == index].max(), added[0], jitter(self.job))
+            for index, added in enumerate(own)
+        ]
+        return np.asarray(np.max(stages, axis=0))
 
-def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
-    """One row per job, stage and candidate moment; the worst row of a job is its peak."""
-    rows, owners, rates = [], [], []
-    for index, job in enumerate(jobs):
-        rate, shards = byte_rates(job), shard_sizes(job)
-        terms = (
-            reserved_ratio(job),
-            *overhead_terms(job),
-            float(job.software.traits.foreach_optimizer),
-            job.cluster.accelerator.hbm_capacity,
-        )
-        for stage in structures(job):
-            for candidate in stage.candidates:
-                sizes = (stage.parameters.dense, stage.parameters.expert, *shards, stage.resident)
-                rows.append((*sizes, _alive(candidate), float(candidate.moment == "optimizer"), *terms))
-                owners.append(index)
-                rates.append(rate)
-    table = np.array(rows, dtype=np.float64).T
-    dense, expert, dense_shard, expert_shard, resident, alive, optimizer, ratio, share, fixed, foreach, capacity = table
-    held: Any = states(dense, expert, dense_shard, expert_shard, _columns(rates))
-    passing = alive + optimizer * foreach * held.weights
-    allocated = compose.allocated(held, resident, passing)
-    outside = compose.overhead(allocated, share, fixed)
-    device = compose.reserved(allocated, ratio, capacity - outside) + outside
-    return _worst(allocated, owners, len(jobs)), _worst(device, owners, len(jobs))
+    def _priced(self, rows: Ints) -> tuple[ChunkSeconds, list[Floats]]:
+        """Seconds of every chunk, and what each kind of stage adds."""
+        some = self.rows.some(rows)
+        seconds = chunk_seconds(self.job, some, self._found, self._hop)
+        added = BatchAdditions(self.job, some, seconds, self._found, self._order, self._stages)
+        return seconds, added.of(self.columns)
 
+    def _bound(self, terms: StageTerms, own: Sequence[Floats]) -> Floats:
+        """The worst stage's bound; stages of one kind add the same, so the latest of them decides."""
+        m, kind, factor = self.job.plan.num_microbatches, self._stages.kind, jitter(self.job)
+        found = []
+        for index, added in enumerate(own):
+            mine = kind == index
+            latest = np.argmax(terms.fill[:, mine] + m * terms.each[:, mine], axis=1)[:, None]
+            fill, each = (np.take_along_axis(values[:, mine], latest, axis=1) for values in (terms.fill, terms.each))
+            found.append(compose.bound(m, fill, each, added, factor))
+        if terms.drain is not None:
+            first = own[kind[_first_stage(self._order)]]
+            latest = np.argmax(terms.fill + m * terms.each + terms.drain, axis=1)[:, None]
+            fill, each, drain = (
+                np.take_along_axis(values, latest, axis=1) for values in (terms.fill, terms.each, terms.drain)
+            )
+            found.append(compose.bound(m, fill, each, drain + first, factor))
+        return np.asarray(np.max(found, axis=0))
 
-def _alive(candidate: Candidate) -> float:
-    return candidate.activations + candidate.dispatcher + candidate.logits + candidate.passing
+    def _pipeline(self, seconds: ChunkSeconds, terms: StageTerms) -> tuple[Floats, Floats]:
+        """Estimated seconds of the pipeline of every variant, and how much later each kind of stage ends, ``[kind,
+        variant]``.
 
+        What an order adds to the bound of its pipeline scales with the slowest stage and, once the order is full,
+        grows evenly with the micro-batches: it is found by executing one variant of each shape with the fewest that
+        fill the pipeline, and with a group more.
+        """
+        m, kind = self.job.plan.num_microbatches, self._stages.kind
+        lower, slowest = _lower(terms, m), terms.each.max(axis=1)
+        offsets = np.empty((len(self._stages.ranks), len(lower)))
+        for rows in _alike(seconds, joint=terms.drain is not None):
+            some = rows[0]
+            ends = self._ends(self._order, seconds, some)
+            beyond = ends - _lower(terms, self._order.num_microbatches)[some]
+            if self._longer is not self._order and terms.drain is None:
+                further = self._longer.num_microbatches - self._order.num_microbatches
+                growth = (self._ends(self._longer, seconds, some).max() - ends.max()) / further - slowest[some]
+                beyond = beyond + max(0.0, float(growth)) * (m - self._order.num_microbatches)
+            each = np.array([beyond[kind == index].max() for index in range(len(self._stages.ranks))])
+            offsets[:, rows] = each[:, None] * (slowest[rows] / slowest[some])
+        return lower, offsets
 
-def _columns(rates: Sequence[ByteRates]) -> ByteRates:
-    """The byte rates of every row, as one ``ByteRates`` of arrays."""
-    columns: dict[str, Any] = {
-        item.name: np.array([getattr(rate, item.name) for rate in rates], dtype=np.float64)
-        for item in fields(ByteRates)
-    }
-    return ByteRates(**columns)
-
-
-def _time(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
-    """One row per job and stage for the bound; the estimate takes the slowest stage and the sum over stages."""
-    bounds, owners, estimates = [], [], []
-    for index, job in enumerate(jobs):
-        order = job_order(job)
-        costs = step_costs(job, simulated_source(job), order)
-        stages = [_stage_seconds(costs, order, rank) for rank in range(order.num_stages)]
-        bounds += [(order.num_microbatches, *stage, costs.jitter) for stage in stages]
-        owners += [index] * len(stages)
-        estimates.append(_estimate_row(costs, order, stages))
-    bound = compose.bound(*np.array(bounds, dtype=np.float64).T)
-    m, slowest, total, p, v, transfer, addition, jitter = np.array(estimates, dtype=np.float64).T
-    pipeline = compose.estimate(m, slowest, total, p, v, transfer)
-    return _worst(bound, owners, len(jobs)), np.asarray(compose.finish(pipeline, addition, jitter))
-
-
-def _stage_seconds(costs: StepCosts, order: Order, rank: int) -> tuple[float, float, float]:
-    """(fill, seconds of a micro-batch, what follows the last one) of one stage."""
-    fill, each, drain = stage_terms(costs.chunks, costs.transfer, order, rank)
-    after = costs.additions[rank].total
-    if drain is not None:
-        after = max(after, drain + costs.additions[first_stage(order)].total)
-    return fill, each, after
-
-
-def stage_terms(
-    chunks: Sequence[ChunkCost], transfer: float, order: Order, rank: int
-) -> tuple[float, float, float | None]:
-    """Seconds before a stage can start, of one micro-batch on it, and from its last backward to the first stage's.
-
-    The last is None where weight gradients may come last: they hand nothing on.
-    """
-    held = order.placement[rank]
-    share = order.microbatches_per_chunk / order.num_microbatches
-    each = share * sum(chunks[index].forward.total + chunks[index].backward for index in held)
-    before, hops = range(min(held)), min(held) * transfer
-    fill = sum(chunks[index].forward.total for index in before) + hops
-    if not backward_is_joint(order):
-        return fill, each, None
-    return fill, each, sum(chunks[index].backward for index in before) + hops
+    def _ends(self, order: Order, seconds: ChunkSeconds, row: int) -> Floats:
+        return np.array(makespan_only(order, _durations(seconds, row), self._hop))
 
 
-@lru_cache(maxsize=1024)
-def backward_is_joint(order: Order) -> bool:
-    """Whether every backward of an order makes both gradients at once."""
-    return all(action.kind in ("F", "BW") for row in order.actions for action in row)
+SHAPES = 20
+"""Steps in which the shares of F, B and W count as different shapes of a variant."""
 
 
-def first_stage(order: Order) -> int:
+def _alike(seconds: ChunkSeconds, *, joint: bool) -> list[Ints]:
+    """Rows whose F, B and W have the same proportions; a joint backward leaves one proportion that matters little."""
+    if joint:
+        return [np.arange(len(seconds.forward))]
+    phases = np.stack([each.sum(axis=1) for each in (seconds.forward, seconds.backward_input)])
+    shares = np.rint(SHAPES * phases / (phases.sum(axis=0) + seconds.backward_weight.sum(axis=1)))
+    _, shape = np.unique(shares, axis=1, return_inverse=True)
+    return [np.flatnonzero(shape.ravel() == each) for each in range(int(shape.max()) + 1)]
+
+
+def _lower(terms: StageTerms, num_microbatches: int) -> Floats:
+    """Lower bound of the pipeline's end, of every variant."""
+    drain = 0.0 if terms.drain is None else terms.drain
+    return np.asarray((terms.fill + num_microbatches * terms.each + drain).max(axis=1))
+
+
+def _durations(seconds: ChunkSeconds, row: int) -> list[ChunkDurations]:
+    phases = (seconds.forward[row], seconds.backward_input[row], seconds.backward_weight[row])
+    return [ChunkDurations(*each) for each in zip(*(phase.tolist() for phase in phases), strict=True)]
+
+
+def _first_stage(order: Order) -> int:
     """The stage that holds the first chunk of the model."""
     return next(stage for stage, chunks in enumerate(order.placement) if 0 in chunks)
 
 
-def _estimate_row(costs: StepCosts, order: Order, stages: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
-    seconds = [stage[1] for stage in stages]
-    return (
-        order.num_microbatches,
-        max(seconds),
-        sum(seconds),
-        order.num_stages,
-        order.virtual_stages,
-        costs.transfer,
-        max(added.total for added in costs.additions),
-        costs.jitter,
+def _stages(job: Job, found: Contents, order: Order) -> Stages:
+    """Stages by the contents of their chunks."""
+    kinds: dict[tuple[int, ...], int] = {}
+    ranks: list[int] = []
+    kind = []
+    for rank, held in enumerate(found.of[0][np.array(order.placement)].tolist()):
+        key = tuple(held)
+        if key not in kinds:
+            kinds[key] = len(kinds)
+            ranks.append(rank)
+        kind.append(kinds[key])
+    base = kept_base(job, job.plan.moe.dispatcher, 0.0)
+    parameters = tuple(
+        sum((_parameters(base, found.counted[content]) for content in key), NO_PARAMETERS) for key in kinds
     )
+    return Stages(kind=np.array(kind, dtype=np.intp), parameters=parameters, ranks=tuple(ranks))
 
 
-def _worst(values: Floats, owners: Sequence[int], jobs: int) -> Floats:
-    worst = np.full(jobs, -np.inf)
-    np.maximum.at(worst, np.asarray(owners), values)
-    return worst
+@lru_cache(maxsize=4096)
+def _parameters(base: Job, counted: Counted) -> LocalParameters:
+    return sum((unit_parameters(base, unit).times(n) for unit, n in counted), NO_PARAMETERS)

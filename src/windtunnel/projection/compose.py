@@ -3,8 +3,8 @@ same formulas explain one plan and score a hundred thousand."""
 
 from __future__ import annotations
 
+from windtunnel.elementwise import Number, maximum, minimum
 from windtunnel.memory.states import States
-from windtunnel.step.elementwise import Number, maximum, minimum
 
 
 def finish(pipeline_end: Number, addition: Number, jitter: Number) -> Number:

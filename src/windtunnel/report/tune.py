@@ -49,6 +49,7 @@ def answer_document(
             for plan in progress.found
         ],
         "enumerated": progress.enumerated,
+        "legal": progress.legal,
         "pruned": progress.pruned,
         "evaluated": progress.evaluated,
         "exactly_timed": progress.exactly_timed,
@@ -76,8 +77,8 @@ def answer_document(
 def answer_text(document: Mapping[str, Any]) -> RenderableType:
     """One screen: the winner against the baseline, where the gain comes from, the runners-up, how sure it is."""
     counts = Text(
-        f"{document['enumerated']:,} plans, {document['pruned']:,} illegal or too large, {document['evaluated']:,} "
-        f"scored, {document['exactly_timed']:,} timed exactly, {document['seconds']:.1f} s"
+        f"{document['enumerated']:,} plans, {document['legal']:,} legal, {document['evaluated']:,} fit and scored, "
+        f"{document['exactly_timed']:,} timed exactly, {document['seconds']:.1f} s"
     )
     if document["best"] is None:
         return Group(*_lacking(document), counts)

@@ -147,9 +147,14 @@ def _obstacle(schedule: Schedule, request: Request) -> str | None:
     for what, count in (("stage", request.num_stages), ("micro-batch", request.num_microbatches)):
         if count < 1:
             return f"needs at least one {what}, not {count}"
-    v, only = request.virtual_stages, schedule.virtual_stages
-    if only is not None and v != only:
-        return f"runs with {only} virtual stage{'s' * (only > 1)} per stage, not {v}"
-    if only is None and v < schedule.min_virtual_stages:
-        return f"needs {schedule.min_virtual_stages} virtual stages per stage or more, not {v}"
-    return schedule.obstacle(request)
+    return chunks_obstacle(schedule, request.virtual_stages) or schedule.obstacle(request)
+
+
+def chunks_obstacle(schedule: Schedule, virtual_stages: int) -> str | None:
+    """None where stages of so many chunks suit the schedule, else the sentence that says why not."""
+    only = schedule.virtual_stages
+    if only is not None and virtual_stages != only:
+        return f"runs with {only} virtual stage{'s' * (only > 1)} per stage, not {virtual_stages}"
+    if only is None and virtual_stages < schedule.min_virtual_stages:
+        return f"needs {schedule.min_virtual_stages} virtual stages per stage or more, not {virtual_stages}"
+    return None

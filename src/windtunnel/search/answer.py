@@ -8,10 +8,11 @@ from typing import Any
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job
+from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection, Verdict
-from windtunnel.search.exhaustive import Vary
-from windtunnel.search.space import Changes, Space
+from windtunnel.search.examine import Vary
+from windtunnel.search.space import Space
 
 
 @dataclass(frozen=True, slots=True)

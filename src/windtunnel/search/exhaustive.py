@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, Protocol
 
-import numpy as np
+from windtunnel.projection.choices import Changes
+from windtunnel.search.examine import Examiner, Scored, Timed
 
-from windtunnel.errors import WindtunnelError
-from windtunnel.job.job import Job
-from windtunnel.search.space import SHARDING, Changes, Choice, Space, choices
-from windtunnel.search.table import Floats, Table, exact, score
+Task = Literal["score", "time"]
 
-Vary = Callable[[Mapping[str, object]], Job]
-"""The job with other values at full paths, derived anew; raises WindtunnelError where that is illegal."""
+
+class Spread(Protocol):
+    """Carries out a task of the examiner on every item, in order: here, or on several processes."""
+
+    def __call__(self, task: Task, items: Iterable[Any]) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One plan of the space with its exact step time."""
+    """One plan of the space with its exact step time; the smallest one's may not be known (infinite)."""
 
     changes: Changes
     step_time: float
     peak_device: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outer:
-    """One outer point that is legal, with the best bound among its choices that fit."""
-
-    changes: Changes
-    bound: float
-
-
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What a search has done so far; ``smallest`` is the plan that needs least memory, fitting or not."""
+    """What a search has done so far; ``smallest`` is the plan that needs least memory, fitting or not.
+
+    ``legal`` counts plans that could run, ``evaluated`` those of them that fit and were estimated.
+    """
 
     enumerated: int = 0
+    legal: int = 0
     pruned: int = 0
     evaluated: int = 0
     exactly_timed: int = 0
@@ -53,162 +51,86 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhaustive:
-    """Branch and bound over the outer axes of ``space``; inner axes are arrays.
+    """Branch and bound over the grid points of a space; the plans of a point are arrays.
 
-    ``stop`` is asked between outer points and ends the search early, without a certificate.
+    Exact times come in the order of the bounds, so that the search ends once no bound beats the last of the best
+    ``top`` plans. ``spread`` carries the work out; by default here, one item after the other.
     """
 
-    job: Job
-    space: Space
-    vary: Vary
-    top: int = 10
+    examiner: Examiner
+    spread: Spread | None = None
+    at_once: int = 8
+    """Variants timed between two looks at what is still worth timing."""
 
     def run(self, progress: Progress, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
-        """Fill ``progress``; at the end no plan of the space that fits is faster than ``progress.best``."""
-        legal = _Legality(self.vary)
-        outers: list[Outer] = []
-        for point in self.space.outer_points():
-            if stop():
-                return
-            table = self._table(point, legal, progress)
-            if table is not None:
-                outers.append(self._bounded(point, table, progress))
+        """Fill ``progress``; at the end no plan of the space that fits is faster than ``progress.best``.
+
+        ``stop`` is asked between items and ends the search early, without a certificate.
+        """
+        rows: list[tuple[float, int, Changes, int]] = []
+        for index, scored in enumerate(self._each("score", self.examiner.space.points())):
+            _count(progress, scored)
+            rows += [(bound, index, scored.point, row) for row, bound in scored.rows]
             tick()
-        progress.phase = "exact"
-        for outer in sorted((o for o in outers if np.isfinite(o.bound)), key=lambda outer: outer.bound):
-            if progress.best is not None and outer.bound >= self._threshold(progress):
+            if stop():
                 break
-            if stop():
-                return
-            self._time(outer, legal, progress)
+        progress.phase = "exact"
+        rows.sort(key=lambda row: row[:2])
+        if self._time(rows, progress, stop, tick):
+            progress.phase, progress.certified = "done", True
+
+    def _time(
+        self,
+        rows: list[tuple[float, int, Changes, int]],
+        progress: Progress,
+        stop: Callable[[], bool],
+        tick: Callable[[], None],
+    ) -> bool:
+        """Time variants while a bound beats the best; whether none was left. Stopped, it times the most promising."""
+        for start in range(0, len(rows), self.at_once):
+            some = [row for row in rows[start : start + self.at_once] if row[0] < self._to_beat(progress)]
+            if not some:
+                break
+            for timed in self._each("time", ((point, row) for _, _, point, row in some)):
+                _record(progress, timed, self.examiner.top)
             tick()
-        progress.phase = "done"
-        progress.certified = True
+            if stop():
+                return False
+        return not stop()
 
-    def _table(self, point: Changes, legal: _Legality, progress: Progress) -> Table | None:
-        """Scores of the legal choices of an outer point; None where there is none."""
-        base = _possible(self.job, point) and legal.base(point, self.space.inner.get(SHARDING, ()))
-        if not base:
-            progress.enumerated += 1
-            progress.pruned += 1
-            return None
-        options = choices(base, self.space.inner)
-        allowed = [option for option in options if legal.allows(point, base, option)]
-        progress.enumerated += len(options)
-        progress.pruned += len(options) - len(allowed)
-        return score(base, allowed) if allowed else None
+    def _to_beat(self, progress: Progress) -> float:
+        """The time of the last of the top plans, once there are enough."""
+        return progress.found[-1].step_time if len(progress.found) == self.examiner.top else inf
 
-    def _bounded(self, point: Changes, table: Table, progress: Progress) -> Outer:
-        """Keep the bound of what fits, and what of it no other choice beats in time and memory."""
-        fits = self._fits(table)
-        progress.evaluated += int(fits.sum())
-        progress.pruned += int((~fits).sum())
-        least = int(np.argmin(table.peak_device))
-        needs = float(table.peak_device[least])
-        if progress.smallest is None or needs < progress.smallest.peak_device:
-            changes = {**point, **table.choices[least].changes()}
-            progress.smallest = Plan(
-                changes=changes, step_time=float(table.step_time_estimate[least]), peak_device=needs
-            )
-        for index in _front(table.step_time_estimate, table.peak_device, fits):
-            entry = (float(table.step_time_estimate[index]), float(table.peak_device[index]))
-            progress.front.append((*entry, {**point, **table.choices[index].changes()}))
-        if len(progress.front) > FRONT_LIMIT:
-            progress.front = _pareto(progress.front)
-        return Outer(changes=point, bound=float(np.min(table.step_time_bound, where=fits, initial=np.inf)))
-
-    def _time(self, outer: Outer, legal: _Legality, progress: Progress) -> None:
-        base = legal.base(outer.changes, self.space.inner.get(SHARDING, ()))
-        assert base is not None
-        allowed = [option for option in choices(base, self.space.inner) if legal.allows(outer.changes, base, option)]
-        table = score(base, allowed)
-        seconds = np.where(self._fits(table), exact(table), np.inf)
-        progress.exactly_timed += int(np.isfinite(seconds).sum())
-        plans = (
-            Plan(
-                changes={**outer.changes, **table.choices[index].changes()},
-                step_time=float(seconds[index]),
-                peak_device=float(table.peak_device[index]),
-            )
-            for index in np.argsort(seconds, kind="stable")[: self.top]
-            if np.isfinite(seconds[index])
-        )
-        progress.found = nsmallest(self.top, [*progress.found, *plans], key=lambda plan: plan.step_time)
-        progress.best = progress.found[0] if progress.found else None
-
-    def _threshold(self, progress: Progress) -> float:
-        """The time that the next outer point has to beat: the last of the top plans, once there are enough."""
-        return progress.found[-1].step_time if len(progress.found) == self.top else np.inf
-
-    def _fits(self, table: Table) -> Any:
-        """Choices whose verdict is ``fits``."""
-        margin = self.job.constants.memory.fits_margin
-        return table.peak_device * margin <= table.job.cluster.accelerator.hbm_capacity
+    def _each(self, task: Task, items: Iterable[Any]) -> Iterator[Any]:
+        if self.spread is not None:
+            return self.spread(task, items)
+        return map(getattr(self.examiner, task), items)
 
 
 FRONT_LIMIT = 4096
 """Points a Pareto front may hold before it is thinned."""
 
 
-def _possible(job: Job, point: Changes) -> bool:
-    """A quick look at the arithmetic of a point, before its job is built."""
-    world = int(point.get("cluster.num_accelerators", job.cluster.num_accelerators))
-    tp = int(point.get("plan.parallel.tp", job.plan.parallel.tp))
-    cp = int(point.get("plan.parallel.cp", job.plan.parallel.cp))
-    pp = int(point.get("plan.parallel.pp", job.plan.parallel.pp))
-    virtual = int(point.get("plan.pipeline.virtual_stages", 1))
-    if world % (tp * cp * pp) or (virtual > 1 and pp == 1) or virtual * pp > job.model.num_layers + 2:
-        return False
-    dp = world // (tp * cp * pp)
-    micro = int(point.get("plan.batch.micro_batch_size", job.plan.batch.micro_batch_size))
-    experts = int(point.get("plan.parallel.ep", 1)) * int(point.get("plan.parallel.etp", 1))
-    batch = int(point.get("plan.batch.global_batch_size", job.plan.batch.global_batch_size))
-    return batch % (micro * dp) == 0 and (tp * cp * dp) % experts == 0
+def _count(progress: Progress, scored: Scored) -> None:
+    progress.enumerated += scored.enumerated
+    progress.legal += scored.legal
+    progress.evaluated += scored.evaluated
+    progress.pruned += scored.enumerated - scored.evaluated
+    if scored.smallest is not None:
+        seconds, needs, changes = scored.smallest
+        if progress.smallest is None or needs < progress.smallest.peak_device:
+            progress.smallest = Plan(changes=changes, step_time=seconds, peak_device=needs)
+    progress.front += scored.front
+    if len(progress.front) > FRONT_LIMIT:
+        progress.front = _pareto(progress.front)
 
 
-class _Legality:
-    """Legal jobs by outer point, and legal inner choices by what their rules look at."""
-
-    def __init__(self, vary: Vary) -> None:
-        self._vary = vary
-        self._known: dict[tuple[Any, ...], bool] = {}
-
-    def base(self, point: Changes, strategies: Sequence[str]) -> Job | None:
-        """The job of an outer point under the first strategy that may run it."""
-        for strategy in strategies or (None,):
-            job = self._try({**point, **({SHARDING: strategy} if strategy else {})})
-            if job is not None:
-                return job
-        return None
-
-    def allows(self, point: Changes, base: Job, option: Choice) -> bool:
-        """Shard sizes divide their group by construction; the other rules look at switches and at which degrees are
-        more than one."""
-        p = base.plan.parallel
-        key = (
-            option.strategy, option.grad_reduce, option.param_gather, option.optimizer_offload,
-            p.tp > 1, p.cp > 1, p.pp > 1, p.ep > 1, p.etp > 1, p.dp * p.cp > 1, base.plan.pipeline.schedule,
-        )  # fmt: skip
-        if key not in self._known:
-            changes = option.changes()
-            self._known[key] = self._try({**point, **changes}) is not None
-        return self._known[key]
-
-    def _try(self, changes: Changes) -> Job | None:
-        try:
-            return self._vary(changes)
-        except WindtunnelError:
-            return None
-
-
-def _front(seconds: Floats, peak: Floats, fits: Any) -> list[int]:
-    """Positions that no other fitting one beats in both."""
-    order = [int(index) for index in np.lexsort((peak, seconds)) if fits[index]]
-    kept: list[int] = []
-    for index in order:
-        if not kept or peak[index] < peak[kept[-1]]:
-            kept.append(index)
-    return kept
+def _record(progress: Progress, timed: Timed, top: int) -> None:
+    progress.exactly_timed += timed.count
+    plans = [Plan(changes=changes, step_time=seconds, peak_device=peak) for seconds, peak, changes in timed.plans]
+    progress.found = nsmallest(top, [*progress.found, *plans], key=lambda plan: plan.step_time)
+    progress.best = progress.found[0] if progress.found else None
 
 
 def _pareto(points: Iterable[tuple[float, float, Changes]]) -> list[tuple[float, float, Changes]]:

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from windtunnel.job.job import Job
-from windtunnel.search.exhaustive import Exhaustive, Progress, Vary
-from windtunnel.search.space import Changes, default_space
+from windtunnel.projection.choices import ACTIVATION_OFFLOAD, GRAD_REDUCE, PARAM_GATHER, RECOMPUTE, Changes
+from windtunnel.search.examine import Examiner, Vary
+from windtunnel.search.exhaustive import Exhaustive, Progress
+from windtunnel.search.space import default_space
 
 LEAN: dict[str, tuple[Any, ...]] = {
     "plan.batch.micro_batch_size": (1,),
-    "plan.recompute": ({"policy": "full"},),
-    "plan.overlap.grad_reduce": (True,),
-    "plan.overlap.param_gather": (True,),
+    RECOMPUTE: ({"policy": "full"},),
+    ACTIVATION_OFFLOAD: (0.0,),
+    GRAD_REDUCE: (True,),
+    PARAM_GATHER: (True,),
 }
 """The values that need least memory, whatever they cost."""
 
@@ -35,7 +38,7 @@ def fits_somewhere(job: Job, changes: Mapping[str, Any], vary: Vary, stop: Stop)
     space = default_space(replace(job, cluster=replace(job.cluster, num_accelerators=world)))
     named = {axis.path for axis in space.axes}
     space = space.pinned({path: values for path, values in LEAN.items() if path in named})
-    search = Exhaustive(job=job, space=space, vary=lambda more: vary({**changes, **more}))
+    search = Exhaustive(examiner=Examiner(job=job, space=space, vary=lambda more: vary({**changes, **more})))
     progress = Progress()
     search.run(progress, lambda: stop() or progress.evaluated > 0, lambda: None)
     return progress.evaluated > 0

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from windtunnel.job.job import Job
+from windtunnel.job.plan import Chunk, Strategy
+from windtunnel.job.recompute import spelled
+from windtunnel.projection.choices import (
+    ACTIVATION_OFFLOAD,
+    CP_COMM,
+    DISPATCHER,
+    EP_COMM,
+    GRAD_REDUCE,
+    OPTIMIZER_OFFLOAD,
+    P2P,
+    PARAM_GATHER,
+    RECOMPUTE,
+    SHARD_SIZE,
+    SHARDING,
+    TP_COMM,
+    Changes,
+    Choice,
+    Kernels,
+    Recompute,
+)
+from windtunnel.schedule.registry import find
 
-Changes = dict[str, Any]
+SCHEDULE = "plan.pipeline.schedule"
+VIRTUAL_STAGES = "plan.pipeline.virtual_stages"
+LAYOUT = "plan.pipeline.layout"
+EVEN, BALANCED = "even", "balanced"
+"""What the layout axis takes beside a written layout: as the framework cuts, and by what the chunks cost."""
 
-SHARDING = "plan.sharding.strategy"
-SHARD_SIZE = "plan.sharding.shard_size"
-GRAD_REDUCE = "plan.overlap.grad_reduce"
-PARAM_GATHER = "plan.overlap.param_gather"
-OPTIMIZER_OFFLOAD = "plan.offload.optimizer"
-INNER = (SHARDING, SHARD_SIZE, GRAD_REDUCE, PARAM_GATHER, OPTIMIZER_OFFLOAD)
-"""Axes that leave the chunks of a job alone: they are scored as arrays."""
+VARIANT_AXES = (RECOMPUTE, DISPATCHER, TP_COMM, CP_COMM, EP_COMM, P2P, ACTIVATION_OFFLOAD)
+"""Axes that change what a chunk costs and keeps, not which chunks there are."""
+CHOICE_AXES = (SHARDING, SHARD_SIZE, GRAD_REDUCE, PARAM_GATHER, OPTIMIZER_OFFLOAD)
+"""Axes that leave the chunks of a job alone."""
+INNER = frozenset((*VARIANT_AXES, *CHOICE_AXES))
+"""Axes whose values are scored together, as arrays."""
 
 LONG = 32768
 """Tokens of a sequence from which splitting it over ranks is worth trying."""
@@ -39,28 +64,33 @@ class Space:
     axes: tuple[Axis, ...]
 
     def pinned(self, values: Mapping[str, Sequence[Any]]) -> Space:
-        """The space with these values in place of its own; paths it did not have become axes."""
-        mine = {axis.path: axis for axis in self.axes}
+        """The space with these values in place of its own; paths it did not have become axes.
+
+        A path inside an axis, as ``plan.recompute.policy``, takes its place.
+        """
+        above = {path.rpartition(".")[0] for path in values}
+        mine = {axis.path: axis for axis in self.axes if axis.path not in above}
         mine |= {path: Axis(path, tuple(found)) for path, found in values.items()}
         return Space(tuple(mine.values()))
 
     @property
-    def outer(self) -> tuple[Axis, ...]:
+    def grid(self) -> tuple[Axis, ...]:
+        """Axes that decide which chunks there are and who runs them."""
         return tuple(axis for axis in self.axes if axis.path not in INNER)
 
     @property
     def inner(self) -> dict[str, tuple[Any, ...]]:
         return {axis.path: axis.values for axis in self.axes if axis.path in INNER}
 
-    def outer_points(self) -> Iterator[Changes]:
-        """Every combination of the outer axes."""
-        for values in product(*(axis.values for axis in self.outer)):
-            yield dict(zip((axis.path for axis in self.outer), values, strict=True))
+    def points(self) -> Iterator[Changes]:
+        """Every combination of the grid axes."""
+        for values in product(*(axis.values for axis in self.grid)):
+            yield dict(zip((axis.path for axis in self.grid), values, strict=True))
 
 
 def default_space(job: Job) -> Space:
     """What the job's framework can run on its cluster with its model, global batch, precision and sequence length."""
-    axes = [*_degrees(job), *_batch(job), *_recompute(job), *_switches(job), *_sharding(job)]
+    axes = [*_degrees(job), *_pipeline(job), *_batch(job), *_recompute(job), *_switches(job), *_sharding(job)]
     return Space(tuple(axis for axis in axes if axis.values))
 
 
@@ -70,20 +100,42 @@ def _degrees(job: Job) -> list[Axis]:
     tp = [n for n in _powers(min(inside, 16, world)) if model.num_attention_heads % n == 0]
     cp = _powers(min(world, 32)) if job.plan.batch.sequence_length >= LONG else [1]
     pp = [n for n in range(1, min(world, model.num_layers) + 1) if world % n == 0]
-    virtual = [n for n in range(1, MAX_VIRTUAL + 1) if any((model.num_layers + k) % n == 0 for k in (0, 1, 2))]
     axes = [
         Axis("plan.parallel.tp", _with(tp, parallel.tp)),
         Axis("plan.parallel.cp", _with(cp, parallel.cp)),
         Axis("plan.parallel.pp", _with(pp, parallel.pp)),
-        Axis("plan.pipeline.virtual_stages", _with(virtual, job.plan.pipeline.virtual_stages)),
     ]
     if model.is_moe and model.moe is not None:
         ep = [n for n in _powers(min(64, world)) if model.moe.num_experts % n == 0]
         axes += [
             Axis("plan.parallel.ep", _with(ep, parallel.ep)),
-            Axis("plan.parallel.etp", _with([1, 2], parallel.etp) if job.software.is_megatron else (parallel.etp,)),
+            Axis("plan.parallel.etp", _with([1], parallel.etp) if job.software.is_megatron else (parallel.etp,)),
         ]
     return axes
+
+
+def _pipeline(job: Job) -> list[Axis]:
+    """Schedules the framework has, chunks per stage, and where the framework takes a layout, the balanced one."""
+    pipeline, model = job.plan.pipeline, job.model
+    virtual = [n for n in range(1, MAX_VIRTUAL + 1) if any((model.num_layers + k) % n == 0 for k in (0, 1, 2))]
+    schedules = SCHEDULES.get(job.software.framework, ("1f1b", "interleaved_1f1b"))
+    return [
+        Axis(SCHEDULE, _with(schedules, pipeline.schedule)),
+        Axis(VIRTUAL_STAGES, _with(virtual, pipeline.virtual_stages)),
+        Axis(LAYOUT, (EVEN, BALANCED) if job.software.is_megatron else (EVEN,)),
+    ]
+
+
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "torchtitan": ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "dualpipe_v"),
+    "automodel": ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "dualpipe_v"),
+    "primus": ("1f1b", "interleaved_1f1b", "zb_h1", "zbv", "v_half", "v_min"),
+    "deepspeed": ("1f1b",),
+    "nanotron": ("gpipe", "1f1b"),
+}
+"""Schedules by framework: those of torch.distributed.pipelining (torch/distributed/pipelining/schedules.py,
+``get_schedule_class``), Primus's zero-bubble patches (AMD-AGI/Primus, primus/core/pipeline_parallel), DeepSpeed's
+TrainSchedule, nanotron's PipelineEngines; others run 1F1B and its interleaved form."""
 
 
 def _batch(job: Job) -> list[Axis]:
@@ -93,7 +145,7 @@ def _batch(job: Job) -> list[Axis]:
 
 
 def _recompute(job: Job) -> list[Axis]:
-    """No recompute, cheap modules, and whole layers."""
+    """No recompute, cheap modules, whole layers, and where the framework counts them, some layers of each chunk."""
     policies: list[dict[str, Any]] = [{"policy": "none"}, {"policy": "full"}]
     if job.software.is_megatron:
         cheap = ["layernorm", *(["moe_act"] if job.model.is_moe else []), *(["mla_up_proj"] if job.model.mla else [])]
@@ -102,16 +154,32 @@ def _recompute(job: Job) -> list[Axis]:
         policies += (
             [{"policy": "modules", "modules": [*cheap, "core_attn"]}] if job.software.attention == "unfused" else []
         )
+        policies += [{"policy": "block", "num_layers": n} for n in range(1, MAX_BLOCK + 1)]
     elif job.software.traits.kept_tensors == "torchtitan":
         policies += [{"policy": "per_op"}]
-    return [Axis("plan.recompute", tuple(policies))]
+    own = spelled(job.plan.recompute, job.model.num_layers)
+    return [Axis(RECOMPUTE, tuple(policies) if own in policies else (own, *policies))]
+
+
+MAX_BLOCK = 16
+"""Most layers of a chunk that the default space recomputes short of all."""
 
 
 def _switches(job: Job) -> list[Axis]:
-    axes = []
-    if job.model.is_moe and job.software.is_megatron:
-        axes.append(Axis("plan.moe.dispatcher", ("alltoall", "deepep")))
+    """Dispatchers and overlaps that Megatron-core has as options; elsewhere they come with the framework."""
+    if not job.software.is_megatron:
+        return []
+    both = (True, False)
+    axes = [Axis(TP_COMM, both), Axis(P2P, both), Axis(ACTIVATION_OFFLOAD, _with((0.0, 0.5), _offloaded(job)))]
+    if job.model.is_moe:
+        axes += [Axis(DISPATCHER, _with(("alltoall", "deepep"), job.plan.moe.dispatcher)), Axis(EP_COMM, both)]
+    else:
+        axes.append(Axis("plan.parallel.sequence_parallel", both))
     return axes
+
+
+def _offloaded(job: Job) -> float:
+    return job.plan.offload.activations
 
 
 def _sharding(job: Job) -> list[Axis]:
@@ -144,51 +212,106 @@ def divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The values of the inner axes of one plan."""
+def possible(job: Job, point: Changes) -> bool:
+    """A quick look at the arithmetic of a grid point, before its job is built."""
+    plan = job.plan
 
-    strategy: str
-    shard_size: int
-    grad_reduce: bool
-    param_gather: bool
-    optimizer_offload: str
+    def value(path: str, own: Any) -> Any:
+        return point.get(path, own)
 
-    def changes(self) -> Changes:
-        return {
-            SHARDING: self.strategy,
-            SHARD_SIZE: self.shard_size,
-            GRAD_REDUCE: self.grad_reduce,
-            PARAM_GATHER: self.param_gather,
-            OPTIMIZER_OFFLOAD: self.optimizer_offload,
-        }
-
-    def apply(self, job: Job) -> Job:
-        """``job`` with these values, everything else untouched."""
-        plan = job.plan
-        return replace(
-            job,
-            plan=replace(
-                plan,
-                sharding=replace(plan.sharding, strategy=self.strategy, shard_size=self.shard_size),  # type: ignore[arg-type]
-                overlap=replace(plan.overlap, grad_reduce=self.grad_reduce, param_gather=self.param_gather),
-                offload=replace(plan.offload, optimizer=self.optimizer_offload),  # type: ignore[arg-type]
-            ),
-        )
+    world = int(value("cluster.num_accelerators", job.cluster.num_accelerators))
+    tp, cp, pp = (int(value(f"plan.parallel.{name}", getattr(plan.parallel, name))) for name in ("tp", "cp", "pp"))
+    if world % (tp * cp * pp) or (tp == 1 and point.get("plan.parallel.sequence_parallel")):
+        return False
+    if not _schedulable(point, pp, job.model.num_layers):
+        return False
+    dp = world // (tp * cp * pp)
+    micro = int(value("plan.batch.micro_batch_size", plan.batch.micro_batch_size))
+    experts = int(value("plan.parallel.ep", 1)) * int(value("plan.parallel.etp", 1))
+    batch = int(value("plan.batch.global_batch_size", plan.batch.global_batch_size))
+    return batch % (micro * dp) == 0 and (tp * cp * dp) % experts == 0
 
 
-def choices(job: Job, inner: Mapping[str, Sequence[Any]]) -> list[Choice]:
-    """Distinct combinations of the inner axes for one outer point: ddp shards nothing, so it has one size and no
+def _schedulable(point: Changes, pp: int, layers: int) -> bool:
+    """Whether the schedule takes the chunks; one stage has one schedule."""
+    virtual = int(point.get(VIRTUAL_STAGES, 1))
+    if (virtual > 1 and pp == 1) or virtual * pp > layers + 2 or (pp == 1 and point.get(LAYOUT) == BALANCED):
+        return False
+    if SCHEDULE not in point:
+        return True
+    if pp == 1:
+        return str(point[SCHEDULE]) == "1f1b"
+    schedule = find(str(point[SCHEDULE]))
+    only = schedule.virtual_stages
+    return virtual == only if only is not None else virtual >= schedule.min_virtual_stages
+
+
+def kernels_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Kernels, ...]:
+    """Distinct kernels of one grid point; overlaps with nothing to hide keep the job's value."""
+    plan = job.plan
+    parallel, overlap = plan.parallel, plan.overlap
+    options = {
+        "dispatcher": (DISPATCHER, parallel.ep > 1, plan.moe.dispatcher),
+        "tp_comm": (TP_COMM, parallel.sequence_parallel, overlap.tp_comm),
+        "cp_comm": (CP_COMM, parallel.cp > 1, overlap.cp_comm),
+        "ep_comm": (EP_COMM, parallel.ep > 1, overlap.ep_comm),
+        "p2p": (P2P, plan.pipeline.virtual_stages > 1, overlap.p2p),
+        "offload": (ACTIVATION_OFFLOAD, parallel.pp == 1, plan.offload.activations),
+    }
+    values = [inner.get(path, (own,)) if applies else (own,) for path, applies, own in options.values()]
+    return tuple(Kernels(**dict(zip(options, found, strict=True))) for found in product(*values))
+
+
+def recomputes_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Recompute | None, ...]:
+    """The recompute choices of one grid point that differ in what some layer re-executes, the first of equal ones;
+    the job's own where the space has none."""
+    if RECOMPUTE not in inner:
+        return (None,)
+    asked = tuple(recompute_of(value) for value in inner[RECOMPUTE])
+    return _distinct(asked, job.plan.pipeline.layout, job.model.num_mtp_layers)
+
+
+def recompute_of(value: Mapping[str, Any]) -> Recompute:
+    """A ``plan.recompute`` section as a choice."""
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    return Recompute(**fields)
+
+
+@lru_cache(maxsize=512)
+def _distinct(asked: tuple[Recompute, ...], layout: tuple[Chunk, ...], num_mtp_layers: int) -> tuple[Recompute, ...]:
+    found: dict[tuple[frozenset[str], ...], Recompute] = {}
+    for recompute in asked:
+        found.setdefault(recompute.over(layout, num_mtp_layers), recompute)
+    return tuple(found.values())
+
+
+def choices_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Choice, ...]:
+    """Distinct combinations of the choice axes for one grid point: ddp shards nothing, so it has one size and no
     gathers; the other sizes divide dp · cp. Values that the space does not name are the job's."""
-    plan, replicas = job.plan, job.plan.parallel.dp * job.plan.parallel.cp
-    asked = inner.get(SHARD_SIZE, (plan.sharding.shard_size,))
+    plan, parallel = job.plan, job.plan.parallel
+    return _choices(
+        parallel.dp * parallel.cp,
+        tuple(inner.get(SHARDING, (plan.sharding.strategy,))),
+        tuple(inner.get(SHARD_SIZE, (plan.sharding.shard_size,))),
+        tuple(inner.get(GRAD_REDUCE, (plan.overlap.grad_reduce,))),
+        tuple(inner.get(PARAM_GATHER, (plan.overlap.param_gather,))),
+        tuple(inner.get(OPTIMIZER_OFFLOAD, (plan.offload.optimizer,))),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _choices(
+    replicas: int,
+    strategies: tuple[Strategy, ...],
+    asked: tuple[Any, ...],
+    reduces: tuple[bool, ...],
+    gathers: tuple[bool, ...],
+    offloads: tuple[Any, ...],
+) -> tuple[Choice, ...]:
     sizes = divisors(replicas) if "divisors" in asked else [size for size in asked if replicas % size == 0]
-    found = []
-    for strategy in inner.get(SHARDING, (plan.sharding.strategy,)):
+    found: list[Choice] = []
+    for strategy in strategies:
         shards = strategy != "ddp"
         own = (sizes if strategy != "hsdp" else [n for n in sizes if n < replicas]) if shards else [replicas]
-        gathers = inner.get(PARAM_GATHER, (plan.overlap.param_gather,)) if shards else (False,)
-        reduces = inner.get(GRAD_REDUCE, (plan.overlap.grad_reduce,))
-        offloads = inner.get(OPTIMIZER_OFFLOAD, (plan.offload.optimizer,))
-        found += [Choice(strategy, *rest) for rest in product(own, reduces, gathers, offloads)]
-    return found
+        found += [Choice(strategy, *rest) for rest in product(own, reduces, gathers if shards else (False,), offloads)]
+    return tuple(found)

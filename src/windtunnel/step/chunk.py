@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from windtunnel.cost.source import CostSource
+from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Pipeline, Sharding
 from windtunnel.ops.chunk import LocalParameters, Unit, lower_unit, unit_parameters, units
@@ -84,7 +85,7 @@ def stripped(job: Job) -> Job:
 
 @lru_cache(maxsize=8192)
 def _chunk_cost(source: CostSource, job: Job, made_of: tuple[tuple[Unit, int], ...], head: bool) -> ChunkCost:
-    priced = tuple(replace(_unit_cost(source, job, unit), occurrences=n) for unit, n in made_of)
+    priced = tuple(replace(unit_cost(source, job, unit), occurrences=n) for unit, n in made_of)
     forward = backward_input = backward_weight = ZERO
     host = chunk_host(job, head=head)
     hidden: dict[str, float] = defaultdict(float)
@@ -96,10 +97,10 @@ def _chunk_cost(source: CostSource, job: Job, made_of: tuple[tuple[Unit, int], .
         host += HostSeconds(unit.host.forward * n, unit.host.backward * n)
         for group, seconds in unit.cost.hidden.items():
             hidden[group] += seconds * n
-    excess = _excess(host, forward.total + backward_input.total + backward_weight.total)
+    beyond = excess(host, forward.total + backward_input.total + backward_weight.total)
     return ChunkCost(
-        forward=forward + Parts(host=excess.forward),
-        backward_input=backward_input + Parts(host=excess.backward),
+        forward=forward + Parts(host=beyond.forward),
+        backward_input=backward_input + Parts(host=beyond.backward),
         backward_weight=backward_weight,
         hidden=dict(hidden),
         units=priced,
@@ -107,7 +108,8 @@ def _chunk_cost(source: CostSource, job: Job, made_of: tuple[tuple[Unit, int], .
 
 
 @lru_cache(maxsize=8192)
-def _unit_cost(source: CostSource, job: Job, unit: Unit) -> UnitCost:
+def unit_cost(source: CostSource, job: Job, unit: Unit) -> UnitCost:
+    """One occurrence of a unit of a ``stripped`` job."""
     ops = lower_unit(job, unit)
     how = settings(job)
     cost = price_layer(source, ops, unit.recompute, how)
@@ -132,10 +134,12 @@ def _offloaded(cost: LayerCost, kept: float, unit: Unit, how: Settings) -> Layer
     )
 
 
-def _excess(host: HostSeconds, device: float) -> HostSeconds:
+def excess(host: HostSeconds, device: Number) -> HostSeconds:
     """What the host adds beyond the device over F + B of a chunk, split as the launches are."""
     total = host.forward + host.backward
-    beyond = max(0.0, total - device)
-    if beyond == 0.0:
-        return NOTHING
-    return HostSeconds(beyond * host.forward / total, beyond * host.backward / total)
+    share = maximum(total - device, 0.0) / maximum(total, TINY)
+    return HostSeconds(share * host.forward, share * host.backward)
+
+
+TINY = 1e-30
+"""Seconds below any launch: keeps a share of nothing at 0."""

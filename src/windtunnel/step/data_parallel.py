@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, is_quantized
+from windtunnel.elementwise import Number, maximum, minimum
 from windtunnel.job.constants import DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
-from windtunnel.step.elementwise import Number, maximum, minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,18 +146,20 @@ class DataParallel:
     def _by_step(self, stage: tuple[ChunkCost, ...], parameters: LocalParameters) -> StepAddition:
         plan = self._job.plan
         switches = float(plan.overlap.grad_reduce), float(plan.overlap.param_gather)
-        windows = self.windows(stage, parameters, *switches, reductions(self._job))
+        forward, backward = sum(chunk.forward.total for chunk in stage), sum(chunk.backward for chunk in stage)
+        windows = self.windows(forward, backward, parameters, *switches, reductions(self._job, plan.sharding.strategy))
         return once_a_step(self.traffic(parameters), windows, self._job.constants.data_parallel, self.link)
 
     def windows(
         self,
-        stage: tuple[ChunkCost, ...],
+        forward: Number,
+        backward: Number,
         parameters: LocalParameters,
         grad_reduce: Number,
         param_gather: Number,
         reductions: Number,
     ) -> Windows:
-        """What a stage offers to hide traffic behind; the last three may be arrays over plans."""
+        """What a stage of these seconds a micro-batch offers to hide traffic behind."""
         plan = self._job.plan
         growth = 1.0
         if plan.parallel.pp > 1:
@@ -165,8 +167,8 @@ class DataParallel:
             growth += window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
         reduced = parameters.total * self._reduce_bytes
         return Windows(
-            forward=sum(chunk.forward.total for chunk in stage),
-            backward=sum(chunk.backward for chunk in stage),
+            forward=forward,
+            backward=backward,
             growth=growth,
             buckets=max(1.0, reduced / self._job.software.traits.gradient_bucket),
             grad_reduce=grad_reduce,
@@ -235,9 +237,9 @@ class DataParallel:
         return parameters.dense / self._dense.ranks + parameters.expert / self._expert.ranks
 
 
-def reductions(job: Job) -> int:
+def reductions(job: Job, strategy: str) -> int:
     """Gradient reductions of a step: sharded gradients are reduced after every micro-batch, others once."""
-    every = job.plan.sharding.strategy == "zero2" and job.plan.parallel.pp == 1
+    every = strategy == "zero2" and job.plan.parallel.pp == 1
     return job.plan.num_microbatches if every else 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windtunnel.dtypes import is_quantized
+from windtunnel.elementwise import Number
 from windtunnel.job.constants import HostConstants
 from windtunnel.job.job import Job
 from windtunnel.job.model import LayerSpec
@@ -17,8 +18,8 @@ from windtunnel.job.model import LayerSpec
 class HostSeconds:
     """Host seconds of forward and backward."""
 
-    forward: float
-    backward: float
+    forward: Number
+    backward: Number
 
     def __add__(self, other: HostSeconds) -> HostSeconds:
         return HostSeconds(self.forward + other.forward, self.backward + other.backward)

@@ -42,8 +42,8 @@ def step_costs(job: Job, source: CostSource, order: Order) -> StepCosts:
 
 def chunks_with_hops(job: Job, source: CostSource) -> tuple[tuple[ChunkCost, ...], float]:
     """Costs by global chunk with what blocking transfers add, equal chunks as one object; and the seconds of a hop."""
-    hop = _transfer(job, source)
-    wait = _blocking(job, hop)
+    hop = transfer(job, source)
+    wait = blocking(job, hop)
     priced = price_chunks(job, source)
     waited = {id(chunk): _with_wait(chunk, wait) for chunk in priced}
     return tuple(waited[id(chunk)] for chunk in priced), hop
@@ -74,7 +74,7 @@ def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
     )
 
 
-def _transfer(job: Job, source: CostSource) -> float:
+def transfer(job: Job, source: CostSource) -> float:
     """Seconds to hand one micro-batch's hidden states to the next stage."""
     plan = job.plan
     if plan.parallel.pp == 1:
@@ -85,7 +85,7 @@ def _transfer(job: Job, source: CostSource) -> float:
     return source.transfer(size, placements(plan.parallel, job.cluster)["pp"])
 
 
-def _blocking(job: Job, hop: float) -> float:
+def blocking(job: Job, hop: float) -> float:
     """Half a transfer on every F and B where sends do not overlap compute: without p2p overlap, or unchunked."""
     plan = job.plan
     overlapped = plan.overlap.p2p and plan.pipeline.virtual_stages > 1

@@ -17,9 +17,12 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def violations(draft: Draft) -> tuple[Violation, ...]:
-    """Every broken rule, errors and warnings. A repair listed removes its violation, without a new one if any can."""
+def violations(draft: Draft, *, repairs: bool = True) -> tuple[Violation, ...]:
+    """Every broken rule, errors and warnings. A repair listed removes its violation, without a new one if any can;
+    proving that takes most of the time, so that who asks about many plans may go without ``repairs``."""
     found = [(rule, violation) for rule in RULES if (violation := rule(draft)) is not None]
+    if not repairs:
+        return tuple(replace(violation, repairs=()) for _, violation in found)
     broken = frozenset(violation.rule for _, violation in found if violation.severity == "error")
     return tuple(replace(violation, repairs=_proven(draft, rule, violation, broken)) for rule, violation in found)
 

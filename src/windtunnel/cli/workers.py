@@ -1,0 +1,76 @@
+"""Search on several processes: each holds an examiner of its own and carries out tasks on items sent to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windtunnel.search.examine import Examiner
+    from windtunnel.search.exhaustive import Task
+
+CHUNK = 24
+"""Items a process takes at a time."""
+_MINE: list[Examiner] = []
+"""The examiner of this process."""
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """A spread for ``Exhaustive``. If a process dies, what it had not answered is done here: nothing is lost."""
+
+    def __init__(self, examiner: Examiner, processes: int) -> None:
+        self._examiner = examiner
+        self._processes = processes
+        self._pool = ProcessPoolExecutor(processes, initializer=_begin, initargs=(examiner,))
+
+    def __call__(self, task: Task, items: Iterable[Any]) -> Iterator[Any]:
+        """Answers in the order of ``items``; a few chunks per process are under way at a time."""
+        size = CHUNK if task == "score" else 1
+        waiting: list[tuple[list[Any], Any]] = []
+        source = iter(items)
+        while True:
+            while len(waiting) < 3 * self._processes and (chunk := list(islice(source, size))):
+                waiting.append((chunk, self._submit(task, chunk)))
+            if not waiting:
+                return
+            chunk, future = waiting.pop(0)
+            yield from self._answers(task, chunk, future)
+
+    def close(self) -> None:
+        """End the processes; answers under way are dropped."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, task: Task, chunk: list[Any]) -> Any:
+        try:
+            return self._pool.submit(_answer, task, chunk)
+        except (BrokenProcessPool, RuntimeError):
+            return None
+
+    def _answers(self, task: Task, chunk: list[Any], future: Any) -> list[Any]:
+        try:
+            if future is not None:
+                answers: list[Any] = future.result()
+                return answers
+        except BrokenProcessPool:
+            pass
+        return [getattr(self._examiner, task)(item) for item in chunk]
+
+
+def _begin(examiner: Examiner) -> None:
+    """Ctrl-C reaches every process of a terminal; the first one decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _MINE[:] = [examiner]
+
+
+def _answer(task: Task, chunk: list[Any]) -> list[Any]:
+    return [getattr(_MINE[0], task)(item) for item in chunk]

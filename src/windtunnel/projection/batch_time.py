@@ -1,0 +1,215 @@
+"""Step time of many plans of one grid point: units priced once per kernel, sums and bounds as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+import numpy as np
+
+from windtunnel.cost.simulated import simulated_source
+from windtunnel.job.job import Job
+from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Batch, Overlap, Sharding, Strategy
+from windtunnel.ops.chunk import LocalParameters, Unit
+from windtunnel.projection.batch_memory import Stages
+from windtunnel.projection.choices import Kernels
+from windtunnel.projection.contents import Contents, Floats, Ints
+from windtunnel.projection.options import Columns, Rows
+from windtunnel.schedule.action import Order
+from windtunnel.step.chunk import UnitCost, excess, stripped, unit_cost
+from windtunnel.step.data_parallel import (
+    DataParallel,
+    Traffic,
+    by_layer,
+    offload_seconds,
+    once_a_step,
+    optimizer_seconds,
+    reductions,
+)
+from windtunnel.step.host import HostSeconds, chunk_host
+from windtunnel.step.step import blocking, transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChunkSeconds:
+    """Seconds of F, B and W, ``[variant, chunk]``."""
+
+    forward: Floats
+    backward_input: Floats
+    backward_weight: Floats
+
+    @property
+    def backward(self) -> Floats:
+        return self.backward_input + self.backward_weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageTerms:
+    """Seconds before a stage can start, of one micro-batch on it, and from its last backward to the first stage's,
+    ``[variant, stage]``; ``drain`` is None where weight gradients may come last: they hand nothing on."""
+
+    fill: Floats
+    each: Floats
+    drain: Floats | None
+
+
+@lru_cache(maxsize=2048)
+def kernel_base(base: Job, kernels: Kernels) -> Job:
+    """A ``stripped`` job that runs some kernels."""
+    varied = kernels.apply(base)
+    ep_comm = kernels.ep_comm or base.plan.overlap.ep_comm
+    return replace(varied, plan=replace(varied.plan, overlap=replace(varied.plan.overlap, ep_comm=ep_comm, p2p=False)))
+
+
+@lru_cache(maxsize=4096)
+def priced_units(base: Job, units: tuple[Unit, ...]) -> tuple[UnitCost, ...]:
+    """The units of a job with some kernels."""
+    source = simulated_source(base)
+    return tuple(unit_cost(source, base, unit) for unit in units)
+
+
+@lru_cache(maxsize=4096)
+def _unit_columns(base: Job, units: tuple[Unit, ...]) -> tuple[Floats, Floats]:
+    """Seconds of F, B and W, and host seconds of forward and backward, of every unit."""
+    priced = priced_units(base, units)
+    phases = [(u.cost.forward.total, u.cost.backward_input.total, u.cost.backward_weight.total) for u in priced]
+    return np.array(phases), np.array([(u.host.forward, u.host.backward) for u in priced])
+
+
+def chunk_seconds(job: Job, rows: Rows, found: Contents, hop: float) -> ChunkSeconds:
+    """Seconds of every chunk of every variant."""
+    base = grid_base(job)
+    tables = np.stack([_contents_seconds(kernel_base(base, kernels), found) for kernels in rows.kernels])
+    forward, backward_input, backward_weight = np.moveaxis(
+        tables[rows.kernel[:, None], :, found.of[rows.recompute]], 2, 0
+    )
+    wait = np.array([blocking(kernels.apply(job), hop) for kernels in rows.kernels])[rows.kernel, None]
+    return ChunkSeconds(forward=forward + wait, backward_input=backward_input + wait, backward_weight=backward_weight)
+
+
+def grid_base(job: Job) -> Job:
+    """The job without its pipeline, as kernels are laid over it: an overlap remains where the schedule brings it."""
+    base = stripped(job)
+    ep_comm = job.plan.pipeline.schedule in OVERLAPPING_SCHEDULES
+    return replace(base, plan=replace(base.plan, overlap=replace(base.plan.overlap, ep_comm=ep_comm)))
+
+
+def _contents_seconds(base: Job, found: Contents) -> Floats:
+    """F, B and W of every content, ``[phase, content]``, without waiting for transfers."""
+    phases, launches = _unit_columns(base, found.units)
+    ends = [chunk_host(base, head=head) for head, _ in found.ends]
+    host = found.counts @ launches + np.array([(end.forward, end.backward) for end in ends])
+    forward, backward_input, backward_weight = (found.counts @ phases).T
+    seconds = forward + backward_input + backward_weight
+    beyond = excess(HostSeconds(host[:, 0], host[:, 1]), seconds)
+    return np.stack([forward + beyond.forward, backward_input + beyond.backward, backward_weight])
+
+
+def stage_terms(seconds: ChunkSeconds, hop: float, order: Order) -> StageTerms:
+    """What bounds every stage."""
+    held = np.array(order.placement)
+    first = held.min(axis=1)
+    share = order.microbatches_per_chunk / order.num_microbatches
+    each = share * (seconds.forward + seconds.backward)[:, held].sum(axis=2)
+    drain = _before(seconds.backward)[:, first] + first * hop if backward_is_joint(order) else None
+    return StageTerms(fill=_before(seconds.forward)[:, first] + first * hop, each=each, drain=drain)
+
+
+def _before(seconds: Floats) -> Floats:
+    """The sum over all earlier chunks."""
+    return np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)[:, :-1]], axis=1)
+
+
+@lru_cache(maxsize=1024)
+def backward_is_joint(order: Order) -> bool:
+    """Whether every backward of an order makes both gradients at once."""
+    return all(action.kind in ("F", "BW") for row in order.actions for action in row)
+
+
+def hop_seconds(job: Job) -> float:
+    return transfer(job, simulated_source(job))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchAdditions:
+    """What the stages of a grid point's plans add to the pipeline is made of."""
+
+    job: Job
+    rows: Rows
+    seconds: ChunkSeconds
+    found: Contents
+    order: Order
+    stages: Stages
+
+    def of(self, columns: Columns) -> list[Floats]:
+        """Seconds each kind of stage adds after its pipeline, ``[variant, choice]``."""
+        jobs = sharding_alone(self.job, columns.groups)
+        return [self._of_kind(kind, jobs, columns) for kind in range(len(self.stages.ranks))]
+
+    def _of_kind(self, kind: int, jobs: Sequence[Job], columns: Columns) -> Floats:
+        """``jobs`` shard as the groups of choices do."""
+        parameters, rates, group = self.stages.parameters[kind], self.job.constants.data_parallel, columns.group
+        held = list(self.order.placement[self.stages.ranks[kind]])
+        forward, backward = (
+            each[:, held].sum(axis=1)[:, None] for each in (self.seconds.forward, self.seconds.backward)
+        )
+        pricer = DataParallel(self.job, simulated_source(self.job))
+        repeated = np.array([reductions(self.job, strategy) for strategy, _ in columns.groups])[group]
+        windows = pricer.windows(forward, backward, parameters, columns.grad_reduce, columns.param_gather, repeated)
+        late = once_a_step(_traffic(jobs, parameters, group), windows, rates, pricer.link).total
+        whole = np.array([job.plan.sharding.shards_parameters for job in jobs])
+        if self.job.plan.parallel.pp == 1 and whole.any():
+            late = np.where(whole[group], self._by_layer(jobs, backward, pricer.link)[:, group], late)
+        sharded = np.array([_held(job, parameters) for job in jobs])[group]
+        optimizer = optimizer_seconds(self.job, sharded, parameters.total, 1.0 - whole[group])
+        return np.asarray(late + optimizer + offload_seconds(self.job, sharded, columns.on_host))
+
+    def _by_layer(self, jobs: Sequence[Job], backward: Floats, link: float) -> Floats:
+        """Additions of the only stage where every unit gathers and reduces on its own, ``[variant, group]``."""
+        everyone, base = np.arange(len(jobs)), grid_base(self.job)
+        result = []
+        for row, kernel in enumerate(self.rows.kernel):
+            priced = priced_units(kernel_base(base, self.rows.kernels[kernel]), self.found.units)
+            counted = self.found.counted[self.found.of[self.rows.recompute[row], 0]]
+            units = [
+                (_traffic(jobs, u.parameters, everyone), u.cost.forward.total, u.cost.backward, n)
+                for u, n in ((priced[self.found.units.index(unit)], n) for unit, n in counted)
+            ]
+            result.append(by_layer(self.job, units, float(backward[row, 0]), link).total)
+        return np.array(result)
+
+
+def sharding_alone(job: Job, groups: Sequence[tuple[Strategy, int]]) -> list[Job]:
+    """Jobs that shard so, without what data-parallel traffic does not depend on."""
+    bare, implementation = stripped(job), job.plan.sharding.implementation
+    bare = replace(bare, cluster=job.cluster)
+    plan = replace(
+        bare.plan,
+        parallel=job.plan.parallel,
+        overlap=Overlap(),
+        batch=Batch(micro_batch_size=1, global_batch_size=1, sequence_length=1),
+    )
+    return [
+        replace(
+            bare,
+            plan=replace(plan, sharding=Sharding(strategy=strategy, shard_size=size, implementation=implementation)),
+        )
+        for strategy, size in groups
+    ]
+
+
+def _traffic(jobs: Sequence[Job], parameters: LocalParameters, group: Ints) -> Traffic:
+    """The traffic of every choice, as arrays."""
+    each = [_group_traffic(job, parameters) for job in jobs]
+    return Traffic(**{item.name: np.array([getattr(t, item.name) for t in each])[group] for item in fields(Traffic)})
+
+
+@lru_cache(maxsize=16384)
+def _group_traffic(job: Job, parameters: LocalParameters) -> Traffic:
+    return DataParallel(job, simulated_source(job)).traffic(parameters)
+
+
+@lru_cache(maxsize=16384)
+def _held(job: Job, parameters: LocalParameters) -> float:
+    return DataParallel(job, simulated_source(job)).sharded(parameters)

@@ -1,0 +1,73 @@
+"""What the chunks of a layout are made of under several recompute choices: counts of units, each content once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windtunnel.job.job import Job
+from windtunnel.job.model import ModelSpec
+from windtunnel.job.plan import Chunk
+from windtunnel.ops.chunk import Unit, counted_units
+from windtunnel.projection.choices import Recompute
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Counted = tuple[tuple[Unit, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contents:
+    """Distinct chunk contents: ``counts[content, unit]``, and ``of[recompute, chunk]`` says which a chunk has."""
+
+    units: tuple[Unit, ...]
+    counts: Floats
+    of: Ints
+    counted: tuple[Counted, ...]
+    chunks: tuple[Chunk, ...]
+    """One chunk of each content: its ends are those of all."""
+
+    @property
+    def ends(self) -> tuple[tuple[bool, int], ...]:
+        """Head and MTP depths of every content."""
+        return tuple((chunk.head, chunk.num_mtp_layers) for chunk in self.chunks)
+
+
+def contents(job: Job, recomputes: tuple[Recompute | None, ...]) -> Contents:
+    """The contents of the job's layout under each of several recompute choices, one row of ``of`` for each."""
+    plan = job.plan
+    own = plan.recompute if None in recomputes else ()
+    return _contents(job.model, plan.precision.first_last_layers_bf16, plan.pipeline.layout, recomputes, own)
+
+
+@lru_cache(maxsize=1024)
+def _contents(
+    model: ModelSpec,
+    edge: int,
+    layout: tuple[Chunk, ...],
+    recomputes: tuple[Recompute | None, ...],
+    own: tuple[frozenset[str], ...],
+) -> Contents:
+    found: dict[tuple[Counted, bool, int], int] = {}
+    chunks: list[Chunk] = []
+    rows = []
+    for recompute in recomputes:
+        each = own if recompute is None else recompute.over(layout, model.num_mtp_layers)
+        row = []
+        for chunk in layout:
+            key = (counted_units(model, each, edge, chunk), chunk.head, chunk.num_mtp_layers)
+            if key not in found:
+                found[key] = len(found)
+                chunks.append(chunk)
+            row.append(found[key])
+        rows.append(row)
+    counted = tuple(key[0] for key in found)
+    units = tuple(dict.fromkeys(unit for made_of in counted for unit, _ in made_of))
+    counts = np.zeros((len(found), len(units)))
+    for index, made_of in enumerate(counted):
+        for unit, occurrences in made_of:
+            counts[index, units.index(unit)] = occurrences
+    return Contents(units=units, counts=counts, of=np.array(rows, dtype=np.intp), counted=counted, chunks=tuple(chunks))

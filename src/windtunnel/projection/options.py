@@ -1,0 +1,81 @@
+"""The plans of one grid point as a product: variants in rows, choices in columns, each with what makes arrays of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from windtunnel.job.plan import Strategy
+from windtunnel.projection.choices import Choice, Kernels, Recompute, Variant
+from windtunnel.projection.contents import Floats, Ints
+
+T = TypeVar("T", bound=Hashable)
+State = tuple[Strategy, int, Literal["none", "cpu"]]
+"""Strategy, shard size and where the optimizer is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Variants: row i recomputes ``recomputes[recompute[i]]`` and runs ``kernels[kernel[i]]``."""
+
+    recomputes: tuple[Recompute | None, ...]
+    kernels: tuple[Kernels, ...]
+    recompute: Ints
+    kernel: Ints
+
+    def __getitem__(self, row: int) -> Variant:
+        return Variant(self.recomputes[self.recompute[row]], self.kernels[self.kernel[row]])
+
+    def __len__(self) -> int:
+        return len(self.recompute)
+
+    def some(self, rows: Ints) -> Rows:
+        return Rows(
+            recomputes=self.recomputes, kernels=self.kernels, recompute=self.recompute[rows], kernel=self.kernel[rows]
+        )
+
+
+def as_rows(variants: Sequence[Variant]) -> Rows:
+    recomputes, recompute = _numbered([variant.recompute for variant in variants])
+    kernels, kernel = _numbered([variant.kernels for variant in variants])
+    return Rows(recomputes=recomputes, kernels=kernels, recompute=recompute, kernel=kernel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """Choices, their switches as numbers, and which of them shard (``group``) and hold state (``state``) alike."""
+
+    choices: tuple[Choice, ...]
+    grad_reduce: Floats
+    param_gather: Floats
+    on_host: Floats
+    groups: tuple[tuple[Strategy, int], ...]
+    group: Ints
+    states: tuple[State, ...]
+    state: Ints
+
+
+@lru_cache(maxsize=1024)
+def as_columns(choices: tuple[Choice, ...]) -> Columns:
+    groups, group = _numbered([(choice.strategy, choice.shard_size) for choice in choices])
+    states, state = _numbered([choice.state for choice in choices])
+    return Columns(
+        choices=choices,
+        grad_reduce=np.array([float(choice.grad_reduce) for choice in choices]),
+        param_gather=np.array([float(choice.param_gather) for choice in choices]),
+        on_host=np.array([float(choice.optimizer_offload != "none") for choice in choices]),
+        groups=groups,
+        group=group,
+        states=states,
+        state=state,
+    )
+
+
+def _numbered(values: Sequence[T]) -> tuple[tuple[T, ...], Ints]:
+    """Distinct values in order, and the number of each."""
+    found = {value: index for index, value in enumerate(dict.fromkeys(values))}
+    return tuple(found), np.array([found[value] for value in values], dtype=np.intp)
