@@ -40,6 +40,9 @@ class Traits:
     """Bytes per local logit that stay until backward, and at the loss's peak moment."""
     fused_loss_kept_bytes: float = 2.0
     fused_loss_peak_bytes: float = 10.0
+    loss_cached_bytes: float = 0.0
+    """Bytes per local logit that are free while the loss peaks but in blocks too small for what it asks for: reserved,
+    not allocated."""
     gradient_bucket: float = 160e6
     """Bytes of one gradient bucket."""
     unsharded_under_pipeline: bool = False
@@ -52,6 +55,12 @@ class Traits:
     """Interleaved 1F1B runs every forward first when there are as many micro-batches as stages."""
     foreach_optimizer: bool = False
     """The optimizer step holds one more copy of the local parameters."""
+    master_remainders: bool = False
+    """With 16-bit moments the fp32 master of bf16 weights is stored as its low halves alone: 2 bytes."""
+    widens_moments: bool = False
+    """The optimizer step widens 16-bit moments to fp32, all of a parameter group at once."""
+    whole_tensor_shards: bool = False
+    """Muon's state is dealt to replicas tensor by tensor, never cut."""
     reserved_ratio: float = 1.04
     """Allocator reserved over allocated, median."""
     layer_balance: Literal["even", "cost"] = "even"

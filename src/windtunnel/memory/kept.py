@@ -12,6 +12,7 @@ from windtunnel.ops.context import Context, context
 from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.layer import kept_bytes
 from windtunnel.ops.moe import routed_rows
+from windtunnel.ops.weights import local_count
 
 NONE: frozenset[str] = frozenset()
 
@@ -21,7 +22,8 @@ class KeptChunk:
     """Bytes of one chunk for one micro-batch.
 
     ``activations`` and ``dispatcher`` live from F to W; ``logits`` from the loss to the start of its backward;
-    ``loss_peak`` is what the loss holds beyond ``logits`` at its worst; ``backward`` and ``recompute`` are the largest
+    ``loss_peak`` is what the loss holds beyond ``logits`` at its worst, ``loss_cached`` what it leaves free in blocks
+    too small for that; ``backward`` and ``recompute`` are the largest
     passing needs of one layer, the latter with its re-executed activations; ``offloaded`` waits in host memory.
     """
 
@@ -29,6 +31,7 @@ class KeptChunk:
     dispatcher: float
     logits: float
     loss_peak: float
+    loss_cached: float
     backward: float
     recompute: float
     offloaded: float
@@ -52,12 +55,13 @@ def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
         backward = max(backward, passing)
         if unit.recompute & {"full", "per_op"}:
             recompute = max(recompute, passing + sum(kept_bytes(ops, again)) - kept - sent)
-    kept_logits, peak_logits = _logits(job, chunk, ctx)
+    kept_logits, peak_logits, cached_logits = _logits(job, chunk, ctx)
     return KeptChunk(
         activations=activations,
         dispatcher=dispatcher,
         logits=kept_logits,
         loss_peak=peak_logits,
+        loss_cached=cached_logits,
         backward=backward,
         recompute=recompute,
         offloaded=offloaded,
@@ -79,26 +83,30 @@ def _layer_backward(job: Job, unit: Unit, ctx: Context) -> float:
     return hidden + gathered + ctx.width * t * (gates - 1) * layer.intermediate_size / ctx.tp
 
 
-def _logits(job: Job, chunk: Chunk, ctx: Context) -> tuple[float, float]:
-    """Bytes kept, and bytes more at the peak, of the loss; each MTP depth keeps its own logits."""
+def _logits(job: Job, chunk: Chunk, ctx: Context) -> tuple[float, float, float]:
+    """Bytes kept, bytes more at the peak of the loss, and bytes it leaves cached; each MTP depth keeps its own logits.
+
+    A kernel that casts 2-byte logits holds them beside their fp32 copy; fp32 logits make that copy, and the gradient,
+    2 bytes wider.
+    """
     if not chunk.head:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     traits, loss = job.software.traits, job.plan.loss
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
+    width = BYTES[loss.logits_dtype]
+    wider = width - BYTES["bf16"]
     by_kernel = {
-        "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes),
-        "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes),
-        "te": IN_PLACE,
-        "liger": IN_PLACE,
+        "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes + (0 if traits.loss_cached_bytes else wider)),
+        "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes + wider),
+        "te": (width, width),
+        "liger": (width, width),
         "chunked": (traits.loss_peak_bytes / CHUNKS, traits.loss_peak_bytes / CHUNKS),
     }
     kept, peak = by_kernel[loss.kernel]
-    depths = 1 + chunk.num_mtp_layers
-    return kept * logits * depths, max(0.0, peak - kept) * logits
+    cached = traits.loss_cached_bytes if loss.kernel == "eager" and not wider else 0.0
+    return kept * logits * (1 + chunk.num_mtp_layers), max(0.0, peak - kept) * logits, cached * logits
 
 
-IN_PLACE = (2.0, 2.0)
-"""bf16 logits that become their own gradient."""
 CHUNKS = 8
 """Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
 
@@ -117,6 +125,13 @@ def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
             elif unit.layer is not None:
                 shapes |= _matrix_sizes(job, unit)
     return 2 * sum(shapes) + head
+
+
+def largest_tensor(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """Parameters of the largest dense matrix on a rank: what a shard of whole tensors holds at least."""
+    parallel = job.plan.parallel
+    weights = {weight for chunk in chunks for unit, _ in units(job, chunk) for weight in unit_weights(job, unit)}
+    return max((local_count(w, parallel.tp) for w in weights if w.shard != "expert"), default=0.0)
 
 
 def _matrix_sizes(job: Job, unit: Unit) -> set[float]:

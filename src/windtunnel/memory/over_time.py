@@ -112,15 +112,16 @@ def _ranks(job: Job, timeline: Executed) -> Iterator[_Rank]:
     for spans, held, structure in zip(timeline.spans, order.placement, structures(job), strict=True):
         chunks = tuple(layout[index] for index in held)
         parameters = structure.parameters
-        static = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates)
+        static = states(
+            parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor
+        )
         own = tuple(kept[chunk] for chunk in chunks)
-        stepping = static.weights if job.software.traits.foreach_optimizer else 0.0
         yield _Rank(
             held=static,
             resident=structure.resident,
             kept=own,
             virtual_stages=order.virtual_stages,
-            levels=tuple(_levels(spans, held, own, gathered_head(job, chunks), stepping)),
+            levels=tuple(_levels(spans, held, own, gathered_head(job, chunks), static.stepping)),
         )
 
 

@@ -8,7 +8,14 @@ from functools import lru_cache
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Overlap
 from windtunnel.memory.breakdown import Moment
-from windtunnel.memory.kept import KeptChunk, fsdp_buffers, gathered_head, kept_chunk, placeholder_bytes
+from windtunnel.memory.kept import (
+    KeptChunk,
+    fsdp_buffers,
+    gathered_head,
+    kept_chunk,
+    largest_tensor,
+    placeholder_bytes,
+)
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
@@ -25,15 +32,25 @@ class Candidate:
     logits: float
     passing: float
 
+    @property
+    def alive(self) -> float:
+        return self.activations + self.dispatcher + self.logits + self.passing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStructure:
-    """Parameters of a stage and its candidate moments; ``resident`` bytes live through all of them."""
+    """Parameters of a stage and its candidate moments; ``resident`` bytes live through all of them.
+
+    ``cached`` bytes lie free in the allocator at the peak, in blocks too small to serve it; ``largest_tensor`` counts
+    the parameters of the largest matrix.
+    """
 
     parameters: LocalParameters
     candidates: tuple[Candidate, ...]
     resident: float
     offloaded: float
+    cached: float
+    largest_tensor: float
 
 
 def structures(job: Job) -> tuple[StageStructure, ...]:
@@ -80,9 +97,17 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
                 candidates=(*candidates, OPTIMIZER),
                 resident=placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
+                cached=_cached(candidates, max(k.loss_cached for k in own)),
+                largest_tensor=largest_tensor(job, chunks),
             )
         )
     return tuple(result)
+
+
+def _cached(candidates: list[Candidate], freed: float) -> float:
+    """Bytes that the loss leaves free in small blocks, as far as the stage's peak does not use them again."""
+    losses = [candidate.alive + freed for candidate in candidates if candidate.moment == "loss"]
+    return max(0.0, max(losses, default=0.0) - max(candidate.alive for candidate in candidates))
 
 
 def _candidates(

@@ -52,22 +52,23 @@ def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
         terms = (
             reserved_ratio(job),
             *overhead_terms(job),
-            float(job.software.traits.foreach_optimizer),
             job.cluster.accelerator.hbm_capacity,
         )
         for stage in structures(job):
             for candidate in stage.candidates:
                 sizes = (stage.parameters.dense, stage.parameters.expert, *shards, stage.resident)
+                sizes += (stage.largest_tensor, stage.cached)
                 rows.append((*sizes, _alive(candidate), float(candidate.moment == "optimizer"), *terms))
                 owners.append(index)
                 rates.append(rate)
     table = np.array(rows, dtype=np.float64).T
-    dense, expert, dense_shard, expert_shard, resident, alive, optimizer, ratio, share, fixed, foreach, capacity = table
-    held: Any = states(dense, expert, dense_shard, expert_shard, _columns(rates))
-    passing = alive + optimizer * foreach * held.weights
+    dense, expert, dense_shard, expert_shard, resident, largest, cached, alive, optimizer, *rest = table
+    ratio, share, fixed, capacity = rest
+    held: Any = states(dense, expert, dense_shard, expert_shard, _columns(rates), largest)
+    passing = alive + optimizer * held.stepping
     allocated = compose.allocated(held, resident, passing)
     outside = compose.overhead(allocated, share, fixed)
-    device = compose.reserved(allocated, ratio, capacity - outside) + outside
+    device = compose.reserved(allocated, cached, ratio, capacity - outside) + outside
     return _worst(allocated, owners, len(jobs)), _worst(device, owners, len(jobs))
 
 

@@ -50,10 +50,9 @@ def _stage(job: Job, index: int, structure: StageStructure) -> MemoryBreakdown:
 def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candidate) -> MemoryBreakdown:
     dense_shard, expert_shard = shard_sizes(job)
     parameters = structure.parameters
-    held = states(parameters.dense, parameters.expert, dense_shard, expert_shard, byte_rates(job))
-    passing = candidate.passing
-    if candidate.moment == "optimizer" and job.software.traits.foreach_optimizer:
-        passing += held.weights
+    rates = byte_rates(job)
+    held = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor)
+    passing = candidate.passing + (held.stepping if candidate.moment == "optimizer" else 0.0)
     alive = candidate.activations + candidate.dispatcher + candidate.logits + passing
     allocated = compose.allocated(held, structure.resident, alive)
     outside = compose.overhead(allocated, *overhead_terms(job))
@@ -70,7 +69,9 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
         logits=candidate.logits,
         buffers=held.gathered + structure.resident + passing,
         dispatcher=candidate.dispatcher,
-        reserved=compose.reserved(allocated, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside),
+        reserved=compose.reserved(
+            allocated, structure.cached, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside
+        ),
         overhead=outside,
     )
 

@@ -161,20 +161,22 @@ def _peak(job: Job) -> float:
     rates, shards = byte_rates(job), shard_sizes(job)
     room_of = job.cluster.accelerator.hbm_capacity
     worst = 0.0
-    for (dense, expert, resident), alive in _stages(structures(job)).items():
-        held = states(dense, expert, *shards, rates)
-        moving = max(alive, held.weights) if job.software.traits.foreach_optimizer else alive
-        allocated = compose.allocated(held, resident, moving)
+    for (dense, expert, resident, largest, cached), alive in _stages(structures(job)).items():
+        held = states(dense, expert, *shards, rates, largest)
+        allocated = compose.allocated(held, resident, max(alive, held.stepping))
         outside = compose.overhead(allocated, *overhead_terms(job))
-        worst = max(worst, compose.reserved(allocated, reserved_ratio(job), room_of - outside) + outside)
+        worst = max(worst, compose.reserved(allocated, cached, reserved_ratio(job), room_of - outside) + outside)
     return worst
 
 
-def _stages(found: Sequence[StageStructure]) -> dict[tuple[float, float, float], float]:
-    """The most that is alive beside the state, by (dense parameters, expert parameters, resident bytes)."""
-    most: dict[tuple[float, float, float], float] = {}
+def _stages(found: Sequence[StageStructure]) -> dict[tuple[float, ...], float]:
+    """The most that is alive beside the state, by parameters (dense, expert), resident bytes, largest tensor and
+    cached bytes."""
+    most: dict[tuple[float, ...], float] = {}
     for stage in found:
-        key = (stage.parameters.dense, stage.parameters.expert, stage.resident)
+        key = (
+            stage.parameters.dense, stage.parameters.expert, stage.resident, stage.largest_tensor, stage.cached,
+        )  # fmt: skip
         alive = max(c.activations + c.dispatcher + c.logits + c.passing for c in stage.candidates)
         most[key] = max(most.get(key, 0.0), alive)
     return most
