@@ -112,19 +112,15 @@ CHUNKS = 8
 
 
 def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, and the head."""
-    if not job.software.traits.weight_gradient_placeholders or job.software.transformer_impl != "te":
+    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, never freed."""
+    if not _has_placeholders(job):
         return 0.0
-    parallel = job.plan.parallel
-    shapes: set[float] = set()
-    head = 0.0
-    for chunk in chunks:
-        for unit, _ in units(job, chunk):
-            if unit.kind == "head":
-                head = 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
-            elif unit.layer is not None:
-                shapes |= _matrix_sizes(job, unit)
-    return 2 * sum(shapes) + head
+    layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
+    return 2 * sum({size for unit in layers for size in _matrix_sizes(job, unit)})
+
+
+def _has_placeholders(job: Job) -> bool:
+    return job.software.traits.weight_gradient_placeholders and job.software.transformer_impl == "te"
 
 
 def largest_tensor(job: Job, chunks: tuple[Chunk, ...]) -> float:
@@ -170,8 +166,14 @@ def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
     return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, chunks)
 
 
-def gathered_head(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """The head XLA gathers while the loss runs."""
+def head_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """What the head holds beside the logits: its weights where XLA gathers them for the loss, or the dummy gradient
+    that Megatron's own linear layer makes and drops."""
+    if not any(chunk.head for chunk in chunks):
+        return 0.0
+    if _has_placeholders(job):
+        parallel = job.plan.parallel
+        return 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
     if not job.plan.sharding.shards_parameters or job.software.traits.kept_tensors != "xla":
         return 0.0
     heads = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.kind == "head"]

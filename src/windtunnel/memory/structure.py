@@ -11,7 +11,7 @@ from windtunnel.memory.breakdown import Moment
 from windtunnel.memory.kept import (
     KeptChunk,
     fsdp_buffers,
-    gathered_head,
+    head_bytes,
     kept_chunk,
     largest_tensor,
     placeholder_bytes,
@@ -89,7 +89,7 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
         for chunk in chunks:
             parameters += chunk_parameters(job, chunk)
         own = tuple(kept[index] for index in held)
-        head = gathered_head(job, chunks)
+        head = head_bytes(job, chunks)
         candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages, head)]
         result.append(
             StageStructure(
@@ -111,11 +111,11 @@ def _cached(candidates: list[Candidate], freed: float) -> float:
 
 
 def _candidates(
-    own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int, gathered: float
+    own: tuple[KeptChunk, ...], alive: tuple[int, ...], virtual_stages: int, beside: float
 ) -> list[Candidate]:
     """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk.
 
-    ``gathered`` bytes serve the loss alone.
+    ``beside`` bytes serve the loss alone.
     """
     pairs = tuple(zip(alive, own, strict=True))
     activations = sum(n * k.activations for n, k in pairs)
@@ -139,7 +139,7 @@ def _candidates(
         found.append(at("recompute", waiting, max(k.recompute for k in own)))
     loss = max(k.loss_peak for k in own)
     if logits or loss:
-        found.append(at("loss", logits + loss, gathered))
+        found.append(at("loss", logits + loss, beside))
     return found
 
 
