@@ -63,6 +63,11 @@ class Traits:
     """Muon's state is dealt to replicas tensor by tensor, never cut."""
     reserved_ratio: float = 1.04
     """Allocator reserved over allocated, median."""
+    dense_residual_low: float = 0.95
+    dense_residual_high: float = 1.05
+    moe_residual_low: float = 0.95
+    moe_residual_high: float = 1.05
+    """Measured over projected peak memory: 10th and 90th percentile over published runs."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
 

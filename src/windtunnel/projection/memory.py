@@ -5,6 +5,7 @@ from __future__ import annotations
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.memory.device import overhead_terms, reserved_ratio
+from windtunnel.memory.interval import residuals
 from windtunnel.memory.states import byte_rates, shard_sizes, states
 from windtunnel.memory.structure import Candidate, StageStructure, structures
 from windtunnel.projection import compose
@@ -17,8 +18,10 @@ def project_memory(job: Job) -> Memory:
     stages = tuple(_stage(job, index, structure) for index, structure in enumerate(found))
     capacity = job.cluster.accelerator.hbm_capacity
     peak = max(stage.device for stage in stages)
+    low, high = residuals(job)
     return Memory(
-        verdict=verdict(peak, capacity, job.constants.memory.fits_margin),
+        verdict=verdict(peak, capacity, high),
+        interval=(low * peak, high * peak),
         capacity=capacity,
         stages=stages,
         host=max(_host(job, structure) for structure in found),
@@ -29,11 +32,12 @@ ROUNDING = 1e-9
 """A full device is not an overfull one: sums of bytes carry rounding errors."""
 
 
-def verdict(peak: float, capacity: float, margin: float) -> Verdict:
-    """fits when the margin over the point is within capacity, oom when the point exceeds it, else borderline."""
+def verdict(peak: float, capacity: float, high: float) -> Verdict:
+    """fits when the high end of the interval (a factor) is within capacity, oom when the point exceeds it, else
+    borderline."""
     if peak > capacity * (1 + ROUNDING):
         return "oom"
-    return "fits" if peak * margin <= capacity else "borderline"
+    return "fits" if peak * high <= capacity else "borderline"
 
 
 def per_stage_parameters(found: tuple[StageStructure, ...]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job
+from windtunnel.memory.interval import residuals
 from windtunnel.search.space import SHARDING, Changes, Choice, Space, choices
 from windtunnel.search.table import Floats, Table, exact, score
 
@@ -142,7 +143,7 @@ class Exhaustive:
 
     def _fits(self, table: Table) -> Any:
         """Choices whose verdict is ``fits``."""
-        margin = self.job.constants.memory.fits_margin
+        margin = residuals(self.job)[1]
         return table.peak_device * margin <= table.job.cluster.accelerator.hbm_capacity
 
 

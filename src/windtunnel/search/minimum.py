@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from windtunnel.job.job import Job
+from windtunnel.memory.interval import residuals
 from windtunnel.search.exhaustive import Exhaustive, Progress, Vary
 from windtunnel.search.space import Changes, default_space
 
@@ -56,7 +57,7 @@ def infeasible(job: Job, progress: Progress, vary: Vary, stop: Stop) -> Infeasib
     if progress.smallest is None:
         return Infeasible(constraint="legality: no plan of the space is legal", relaxations=())
     need, capacity = progress.smallest.peak_device, job.cluster.accelerator.hbm_capacity
-    margin = job.constants.memory.fits_margin
+    margin = residuals(job)[1]
     constraint = (
         f"memory: the leanest plan needs {need / 2**30:.1f} GiB, {margin:g} times which must be within "
         f"{capacity / 2**30:.1f} GiB"
