@@ -49,6 +49,9 @@ class Traits:
     """FSDP keeps parameters and gradients gathered between micro-batches when pp > 1 (torchtitan's default)."""
     keeps_quantized_inputs: bool = False
     """A quantized GEMM keeps its narrow input for the weight gradient, not the tensor it was cast from."""
+    quantized_weights: Literal["untouched", "copied", "stored"] = "untouched"
+    """Under a quantized recipe weights stay as they are and are cast at each use, have quantized copies cached beside
+    them, or are stored quantized alone."""
     one_gradient_buffer: bool = False
     """Gradients accumulate in the buffer that is reduced, so both have one dtype (Megatron-core)."""
     all_forward_at_m_equals_p: bool = True

@@ -11,6 +11,7 @@ from windtunnel.dtypes import BYTES
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Plan, Precision, Sharding
 from windtunnel.job.software import Traits
+from windtunnel.memory.weights import weight_bytes
 
 MOMENTS = {"adamw": 2.0, "adam": 2.0, "adam8bit": 2.0, "muon": 1.0, "sgd": 1.0, "adafactor": 0.0}
 """Moment tensors of full size by optimizer: Muon keeps momentum alone, Adafactor keeps row and column sums."""
@@ -58,7 +59,7 @@ def byte_rates(job: Job) -> ByteRates:
     precision, sharding = plan.precision, plan.sharding
     unsharded = traits.unsharded_under_pipeline and sharding.shards_parameters and plan.parallel.pp > 1
     return ByteRates(
-        weight=_weight(precision),
+        weight=weight_bytes(job),
         gradient=BYTES[precision.grads],
         master=_master(precision, traits),
         moments=MOMENTS[plan.optimizer] * _moment(plan.optimizer, precision),
@@ -89,11 +90,6 @@ def _master(precision: Precision, traits: Traits) -> float:
     if remainders and (precision.params, precision.master) == ("bf16", "fp32"):
         return BYTES["fp32"] - BYTES["bf16"]
     return BYTES[precision.master]
-
-
-def _weight(precision: Precision) -> float:
-    """Native fp8 weights are held twice: as they are and transposed for the input gradient."""
-    return 2 * BYTES["fp8"] if precision.params == "fp8" else BYTES[precision.params]
 
 
 def _moment(optimizer: str, precision: Precision) -> float:
