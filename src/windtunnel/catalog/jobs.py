@@ -136,7 +136,8 @@ def _read_parts(section: Mapping[str, Any], base_dir: Path) -> _Parts:
     faults = _Faults()
     model = faults.of(lambda: read_model_value(section["model"], base_dir))
     cluster = faults.of(lambda: read_cluster(section["cluster"]))
-    profile = faults.of(lambda: software_profile(software.get("framework", "megatron-core"), software.get("date")))
+    framework, date = software.get("framework", "megatron-core"), software.get("date")
+    profile = faults.of(lambda: software_profile(framework, date, model[0].name if model else ""))
     faults.raise_all()
     assert model is not None
     assert cluster is not None

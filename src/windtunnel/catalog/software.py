@@ -24,10 +24,11 @@ class _Cited(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What changed in a framework from the month ``since`` on."""
+    """What changed in a framework from the month ``since`` on; ``recipes`` are defaults by beginning of a model name."""
 
     since: str
     defaults: Mapping[str, _Cited]
+    recipes: Mapping[str, Mapping[str, _Cited]]
     traits: Mapping[str, _Cited]
 
 
@@ -42,10 +43,11 @@ def framework_names() -> tuple[str, ...]:
     return data_names("software")
 
 
-def software_profile(framework: str, date: str | None = None) -> SoftwareProfile:
+def software_profile(framework: str, date: str | None = None, model: str = "") -> SoftwareProfile:
     """Traits and defaults of a framework at a year-month, newest known when ``date`` is None.
 
-    Later entries overlay earlier ones; one applies from its month on. The default ``software.attention``, what
+    Later entries overlay earlier ones; one applies from its month on. A recipe the framework ships for ``model``
+    overlays its defaults. The default ``software.attention``, what
     ``auto`` means, is a mapping from accelerator vendor to backend.
 
     Raises:
@@ -53,19 +55,19 @@ def software_profile(framework: str, date: str | None = None) -> SoftwareProfile
         FormatError: a date that is no year-month.
     """
     known = _read(_canonical(framework))
-    return _profile(known.name, known.newest if date is None else _checked(date, known))
+    return _profile(known.name, known.newest if date is None else _checked(date, known), _recipe_of(known, model))
 
 
 def trait_sources(framework: str, date: str | None = None) -> Mapping[str, str]:
     """Where each trait of a framework at a date comes from. Raises as ``software_profile``."""
     known = _read(_canonical(framework))
-    traits = _overlaid(known, known.newest if date is None else _checked(date, known))[1]
+    traits = _overlaid(known, known.newest if date is None else _checked(date, known), "")[1]
     return MappingProxyType({name: cited.source for name, cited in traits.items()})
 
 
 @lru_cache(maxsize=256)
-def _profile(name: str, date: str) -> SoftwareProfile:
-    defaults, traits = _overlaid(_read(name), date)
+def _profile(name: str, date: str, recipe: str) -> SoftwareProfile:
+    defaults, traits = _overlaid(_read(name), date, recipe)
     values: dict[str, Any] = {trait: cited.value for trait, cited in traits.items()}
     return SoftwareProfile(
         framework=name,  # type: ignore[arg-type]
@@ -75,14 +77,24 @@ def _profile(name: str, date: str) -> SoftwareProfile:
     )
 
 
-def _overlaid(known: _Framework, date: str) -> tuple[dict[str, _Cited], dict[str, _Cited]]:
-    """Defaults and traits of all entries up to a date, later ones over earlier ones."""
+def _recipe_of(known: _Framework, model: str) -> str:
+    """The recipe whose name a model's name begins with, the longest; "" for none."""
+    spelled = "-".join(model.lower().split())
+    found = [name for entry in known.entries for name in entry.recipes if spelled.startswith(name)]
+    return max(found, key=len, default="")
+
+
+def _overlaid(known: _Framework, date: str, recipe: str) -> tuple[dict[str, _Cited], dict[str, _Cited]]:
+    """Defaults and traits of all entries up to a date, later ones over earlier ones, a recipe's over all."""
     defaults: dict[str, _Cited] = {}
     traits: dict[str, _Cited] = {}
     for entry in known.entries:
         if entry.since <= date:
             defaults |= entry.defaults
             traits |= entry.traits
+    for entry in known.entries:
+        if entry.since <= date:
+            defaults |= entry.recipes.get(recipe, {})
     return defaults, traits
 
 
@@ -131,10 +143,11 @@ def _read(name: str) -> _Framework:
 
 
 def _entry(entry: Any, where: str) -> _Entry:
-    if not isinstance(entry, Mapping) or not {"since"} < entry.keys() <= {"since", "defaults", "traits"}:
-        raise _malformed(where, "an entry has since, and defaults or traits")
-    defaults = {str(path): _cited(value, f"{where}.{path}") for path, value in entry.get("defaults", {}).items()}
-    traits = {str(name): _cited(value, f"{where}.{name}") for name, value in entry.get("traits", {}).items()}
+    if not isinstance(entry, Mapping) or not {"since"} < entry.keys() <= {"since", "defaults", "recipes", "traits"}:
+        raise _malformed(where, "an entry has since, and defaults, recipes or traits")
+    defaults = _all_cited(entry.get("defaults", {}), where)
+    traits = _all_cited(entry.get("traits", {}), where)
+    recipes = {str(name): _all_cited(values, f"{where}.{name}") for name, values in entry.get("recipes", {}).items()}
     if not traits.keys() <= _TRAITS.keys():
         raise _malformed(
             where, f"traits are fields of job.software.Traits, not {sorted(traits.keys() - _TRAITS.keys())}"
@@ -142,10 +155,15 @@ def _entry(entry: Any, where: str) -> _Entry:
     wrong = [name for name, cited in traits.items() if not _is(cited.value, _TRAITS[name])]
     if wrong:
         raise _malformed(where, f"values have the type of their field in job.software.Traits, not so {wrong}")
-    odd = [path for path in defaults if not path.startswith(("plan.", "software."))]
+    paths = [*defaults, *(path for recipe in recipes.values() for path in recipe)]
+    odd = [path for path in paths if not path.startswith(("plan.", "software."))]
     if odd:
         raise _malformed(where, f"defaults are plan and software paths, not {odd}")
-    return _Entry(str(entry["since"]), defaults, traits)
+    return _Entry(str(entry["since"]), defaults, recipes, traits)
+
+
+def _all_cited(entries: Mapping[str, Any], where: str) -> dict[str, _Cited]:
+    return {str(name): _cited(entry, f"{where}.{name}") for name, entry in entries.items()}
 
 
 def _is(value: object, hint: object) -> bool:

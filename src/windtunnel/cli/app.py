@@ -25,6 +25,7 @@ VERBS = {
     "memory": ("windtunnel.cli.memory:memory", "The memory half alone, and the largest values that still fit."),
     "compare": ("windtunnel.cli.compare:compare", "Jobs side by side, the difference attributed to terms that sum."),
     "check": ("windtunnel.cli.check:check", "Legality: values, grids, broken rules, nearest repairs. Exit 1: illegal."),
+    "fit": ("windtunnel.cli.fit:fit", "What makes it fit: ranked changes, priced; reads out-of-memory messages."),
     "tune": ("windtunnel.cli.tune:tune", "Every plan: the fastest that fits, and the proof. Exit 1: nothing fits."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),

@@ -172,7 +172,8 @@ class MemoryConstants:
     rocm_ratio: float
     rocm_overhead: float
     tpu_overhead: float
-    fits_margin: float
+    expandable_ratio: float
+    unsharded_residual: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

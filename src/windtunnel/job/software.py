@@ -40,20 +40,37 @@ class Traits:
     """Bytes per local logit that stay until backward, and at the loss's peak moment."""
     fused_loss_kept_bytes: float = 2.0
     fused_loss_peak_bytes: float = 10.0
+    loss_cached_bytes: float = 0.0
+    """Bytes per local logit that are free while the loss peaks but in blocks too small for what it asks for: reserved,
+    not allocated."""
     gradient_bucket: float = 160e6
     """Bytes of one gradient bucket."""
     unsharded_under_pipeline: bool = False
     """FSDP keeps parameters and gradients gathered between micro-batches when pp > 1 (torchtitan's default)."""
     keeps_quantized_inputs: bool = False
     """A quantized GEMM keeps its narrow input for the weight gradient, not the tensor it was cast from."""
+    quantized_weights: Literal["untouched", "copied", "stored"] = "untouched"
+    """Under a quantized recipe weights stay as they are and are cast at each use, have quantized copies cached beside
+    them, or are stored quantized alone."""
     one_gradient_buffer: bool = False
     """Gradients accumulate in the buffer that is reduced, so both have one dtype (Megatron-core)."""
     all_forward_at_m_equals_p: bool = True
     """Interleaved 1F1B runs every forward first when there are as many micro-batches as stages."""
     foreach_optimizer: bool = False
     """The optimizer step holds one more copy of the local parameters."""
+    master_remainders: bool = False
+    """With 16-bit moments the fp32 master of bf16 weights is stored as its low halves alone: 2 bytes."""
+    widens_moments: bool = False
+    """The optimizer step widens 16-bit moments to fp32, all of a parameter group at once."""
+    whole_tensor_shards: bool = False
+    """Muon's state is dealt to replicas tensor by tensor, never cut."""
     reserved_ratio: float = 1.04
     """Allocator reserved over allocated, median."""
+    dense_residual_low: float = 0.95
+    dense_residual_high: float = 1.05
+    moe_residual_low: float = 0.95
+    moe_residual_high: float = 1.05
+    """Measured over projected peak memory: 10th and 90th percentile over published runs."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
 

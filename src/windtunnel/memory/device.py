@@ -6,8 +6,12 @@ from windtunnel.job.job import Job
 
 
 def reserved_ratio(job: Job) -> float:
-    """Allocator reserved over allocated; a compiled XLA program allocates exactly what it uses."""
-    return 1.0 if job.cluster.accelerator.is_tpu else job.software.traits.reserved_ratio
+    """Allocator reserved over allocated; a compiled XLA program allocates exactly what it uses, and expandable
+    segments leave little behind."""
+    if job.cluster.accelerator.is_tpu:
+        return 1.0
+    ratio = job.software.traits.reserved_ratio
+    return min(ratio, job.constants.memory.expandable_ratio) if job.software.allocator != "default" else ratio
 
 
 def overhead_terms(job: Job) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from windtunnel.ops.context import Context, context
 from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.layer import kept_bytes
 from windtunnel.ops.moe import routed_rows
+from windtunnel.ops.weights import local_count
 
 NONE: frozenset[str] = frozenset()
 
@@ -21,7 +22,8 @@ class KeptChunk:
     """Bytes of one chunk for one micro-batch.
 
     ``activations`` and ``dispatcher`` live from F to W; ``logits`` from the loss to the start of its backward;
-    ``loss_peak`` is what the loss holds beyond ``logits`` at its worst; ``backward`` and ``recompute`` are the largest
+    ``loss_peak`` is what the loss holds beyond ``logits`` at its worst, ``loss_cached`` what it leaves free in blocks
+    too small for that; ``backward`` and ``recompute`` are the largest
     passing needs of one layer, the latter with its re-executed activations; ``offloaded`` waits in host memory.
     """
 
@@ -29,6 +31,7 @@ class KeptChunk:
     dispatcher: float
     logits: float
     loss_peak: float
+    loss_cached: float
     backward: float
     recompute: float
     offloaded: float
@@ -67,12 +70,13 @@ def kept_unit(job: Job, unit: Unit) -> KeptUnit:
 def kept_chunk(job: Job, chunk: Chunk) -> KeptChunk:
     """The units of a chunk together; of what passes, the largest."""
     counted = [(kept_unit(job, unit), occurrences) for unit, occurrences in units(job, chunk)]
-    kept_logits, peak_logits = chunk_logits(job, chunk)
+    kept_logits, peak_logits, cached_logits = chunk_logits(job, chunk)
     return KeptChunk(
         activations=sum(n * kept.activations for kept, n in counted),
         dispatcher=sum(n * kept.dispatcher for kept, n in counted),
         logits=kept_logits,
         loss_peak=peak_logits,
+        loss_cached=cached_logits,
         backward=max((kept.backward for kept, _ in counted), default=0.0),
         recompute=max((kept.recompute for kept, _ in counted), default=0.0),
         offloaded=sum(n * kept.offloaded for kept, n in counted),
@@ -94,45 +98,52 @@ def _layer_backward(job: Job, unit: Unit, ctx: Context) -> float:
     return hidden + gathered + ctx.width * t * (gates - 1) * layer.intermediate_size / ctx.tp
 
 
-def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float]:
-    """Bytes kept, and bytes more at the peak, of the loss; each MTP depth keeps its own logits."""
+def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float, float]:
+    """Bytes kept, bytes more at the peak of the loss, and bytes it leaves cached; each MTP depth keeps its own logits.
+
+    A kernel that casts 2-byte logits holds them beside their fp32 copy; fp32 logits make that copy, and the gradient,
+    2 bytes wider.
+    """
     if not chunk.head:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     ctx = context(job)
     traits, loss = job.software.traits, job.plan.loss
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
+    width = BYTES[loss.logits_dtype]
+    wider = width - BYTES["bf16"]
     by_kernel = {
-        "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes),
-        "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes),
-        "te": IN_PLACE,
-        "liger": IN_PLACE,
+        "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes + (0 if traits.loss_cached_bytes else wider)),
+        "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes + wider),
+        "te": (width, width),
+        "liger": (width, width),
         "chunked": (traits.loss_peak_bytes / CHUNKS, traits.loss_peak_bytes / CHUNKS),
     }
     kept, peak = by_kernel[loss.kernel]
-    depths = 1 + chunk.num_mtp_layers
-    return kept * logits * depths, max(0.0, peak - kept) * logits
+    cached = traits.loss_cached_bytes if loss.kernel == "eager" and not wider else 0.0
+    return kept * logits * (1 + chunk.num_mtp_layers), max(0.0, peak - kept) * logits, cached * logits
 
 
-IN_PLACE = (2.0, 2.0)
-"""bf16 logits that become their own gradient."""
 CHUNKS = 8
 """Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
 
 
 def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, and the head."""
-    if not job.software.traits.weight_gradient_placeholders or job.software.transformer_impl != "te":
+    """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, never freed."""
+    if not _has_placeholders(job):
         return 0.0
+    layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
+    return 2 * sum({size for unit in layers for size in _matrix_sizes(job, unit)})
+
+
+def _has_placeholders(job: Job) -> bool:
+    return job.software.traits.weight_gradient_placeholders and job.software.transformer_impl == "te"
+
+
+def largest_tensor(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """Parameters of the largest dense matrix on a rank: what a shard of whole tensors holds at least."""
     parallel = job.plan.parallel
-    shapes: set[float] = set()
-    head = 0.0
-    for chunk in chunks:
-        for unit, _ in units(job, chunk):
-            if unit.kind == "head":
-                head = 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
-            elif unit.layer is not None:
-                shapes |= _matrix_sizes(job, unit)
-    return 2 * sum(shapes) + head
+    weights = {weight for chunk in chunks for unit, _ in units(job, chunk) for weight in unit_weights(job, unit)}
+    return max((local_count(w, parallel.tp) for w in weights if w.shard != "expert"), default=0.0)
 
 
 def _matrix_sizes(job: Job, unit: Unit) -> set[float]:
@@ -171,8 +182,14 @@ def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
     return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, chunks)
 
 
-def gathered_head(job: Job, chunks: tuple[Chunk, ...]) -> float:
-    """The head XLA gathers while the loss runs."""
+def head_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
+    """What the head holds beside the logits: its weights where XLA gathers them for the loss, or the dummy gradient
+    that Megatron's own linear layer makes and drops."""
+    if not any(chunk.head for chunk in chunks):
+        return 0.0
+    if _has_placeholders(job):
+        parallel = job.plan.parallel
+        return 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
     if not job.plan.sharding.shards_parameters or job.software.traits.kept_tensors != "xla":
         return 0.0
     heads = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.kind == "head"]

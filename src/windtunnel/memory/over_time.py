@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import Allocation, Moment
-from windtunnel.memory.kept import KeptChunk, gathered_head, kept_chunk
+from windtunnel.memory.kept import KeptChunk, head_bytes, kept_chunk
 from windtunnel.memory.states import States, byte_rates, shard_sizes, states
 from windtunnel.memory.structure import structures
 from windtunnel.schedule.action import Kind, Order
@@ -112,20 +112,19 @@ def _ranks(job: Job, timeline: Executed) -> Iterator[_Rank]:
     for spans, held, structure in zip(timeline.spans, order.placement, structures(job), strict=True):
         chunks = tuple(layout[index] for index in held)
         parameters = structure.parameters
-        static = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates)
+        static = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor)
         own = tuple(kept[chunk] for chunk in chunks)
-        stepping = static.weights if job.software.traits.foreach_optimizer else 0.0
         yield _Rank(
             held=static,
             resident=structure.resident,
             kept=own,
             virtual_stages=order.virtual_stages,
-            levels=tuple(_levels(spans, held, own, gathered_head(job, chunks), stepping)),
+            levels=tuple(_levels(spans, held, own, head_bytes(job, chunks), static.stepping)),
         )
 
 
 def _levels(
-    spans: Sequence[Ran], held: Sequence[int], kept: tuple[KeptChunk, ...], gathered: float, stepping: float
+    spans: Sequence[Ran], held: Sequence[int], kept: tuple[KeptChunk, ...], beside: float, stepping: float
 ) -> Iterator[_Level]:
     """A level where each action starts, and one after it where the rank waits."""
     alive = [0] * len(held)
@@ -139,7 +138,7 @@ def _levels(
             alive[index] += 1
             loss = own.logits + own.loss_peak > 0
             logits = _logits(alive, kept) + own.loss_peak
-            yield _Level(span.start, "loss" if loss else "forward", tuple(alive), logits, gathered if loss else 0.0)
+            yield _Level(span.start, "loss" if loss else "forward", tuple(alive), logits, beside if loss else 0.0)
         else:
             yield _Level(span.start, moment, tuple(alive), _logits(alive, kept, used=1), needs)
             alive[index] -= span.kind != "B"

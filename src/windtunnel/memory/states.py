@@ -8,11 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windtunnel.dtypes import BYTES
+from windtunnel.elementwise import maximum
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Precision, Sharding
+from windtunnel.job.plan import Plan, Precision, Sharding
+from windtunnel.job.software import Traits
+from windtunnel.memory.weights import weight_bytes
 
 MOMENTS = {"adamw": 2.0, "adam": 2.0, "adam8bit": 2.0, "muon": 1.0, "sgd": 1.0, "adafactor": 0.0}
 """Moment tensors of full size by optimizer: Muon keeps momentum alone, Adafactor keeps row and column sums."""
+BLOCK = 256
+"""Values that share one fp32 scale in block-wise 8-bit optimizers (bitsandbytes, torchao)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +28,17 @@ class States:
     moments: float
     gathered: float
     """Unsharded copies that live through the step."""
+    stepping: float
+    """What the optimizer step holds besides, while nothing is in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRates:
-    """Bytes per parameter of each class; whether data parallelism divides a class, and the host holds it (1 or 0)."""
+    """Bytes per parameter of each class; whether data parallelism divides a class, and the host holds it (1 or 0).
+
+    ``stepping_weight`` is a share of the weights, ``stepping_moments`` bytes per optimizer parameter of the larger of
+    the dense and the expert group. ``whole_tensors``: 1 where a shard holds whole tensors, hence at least the largest.
+    """
 
     weight: float
     gradient: float
@@ -38,6 +49,9 @@ class ByteRates:
     optimizer_sharded: float
     optimizer_on_host: float
     gathered: float
+    stepping_weight: float
+    stepping_moments: float
+    whole_tensors: float
 
 
 def byte_rates(job: Job) -> ByteRates:
@@ -46,9 +60,9 @@ def byte_rates(job: Job) -> ByteRates:
     precision, sharding = plan.precision, plan.sharding
     unsharded = traits.unsharded_under_pipeline and sharding.shards_parameters and plan.parallel.pp > 1
     return ByteRates(
-        weight=_weight(precision),
+        weight=weight_bytes(job),
         gradient=BYTES[precision.grads],
-        master=BYTES[precision.master],
+        master=_master(precision, traits),
         moments=MOMENTS[plan.optimizer] * _moment(plan.optimizer, precision),
         weight_sharded=float(sharding.shards_parameters),
         gradient_sharded=float(sharding.shards_gradients),
@@ -56,29 +70,57 @@ def byte_rates(job: Job) -> ByteRates:
         optimizer_on_host=float(plan.offload.optimizer == "cpu"),
         # torchtitan under a pipeline: bf16 parameters and fp32 gradients stay gathered until the last micro-batch.
         gathered=2.0 + BYTES["fp32"] if unsharded else 0.0,
+        stepping_weight=float(traits.foreach_optimizer and plan.optimizer in FOREACH),
+        stepping_moments=MOMENTS[plan.optimizer] * BYTES["fp32"] if traits.widens_moments and _narrow(plan) else 0.0,
+        whole_tensors=float(traits.whole_tensor_shards and plan.optimizer == "muon" and sharding.shards_optimizer),
     )
 
 
-def _weight(precision: Precision) -> float:
-    """Native fp8 weights are held twice: as they are and transposed for the input gradient."""
-    return 2 * BYTES["fp8"] if precision.params == "fp8" else BYTES[precision.params]
+FOREACH = frozenset({"adamw", "adam"})
+"""Optimizers of torch.optim that run foreach: with temporaries of the size of the parameters."""
+
+
+def _narrow(plan: Plan) -> bool:
+    """Whether moments are stored in fewer bits than they are updated in, by the framework's own optimizer."""
+    return plan.precision.optimizer_state != "fp32" and plan.optimizer in FOREACH and plan.offload.optimizer == "none"
+
+
+def _master(precision: Precision, traits: Traits) -> float:
+    """Beside bf16 weights the low halves of an fp32 master are enough; a precision-aware optimizer stores only them."""
+    remainders = traits.master_remainders and precision.optimizer_state != "fp32"
+    if remainders and (precision.params, precision.master) == ("bf16", "fp32"):
+        return BYTES["fp32"] - BYTES["bf16"]
+    return BYTES[precision.master]
 
 
 def _moment(optimizer: str, precision: Precision) -> float:
-    return BYTES["int8"] if optimizer == "adam8bit" else BYTES[precision.optimizer_state]
+    if optimizer == "adam8bit":
+        return BYTES["int8"] + BYTES["fp32"] / BLOCK
+    return BYTES[precision.optimizer_state]
 
 
-def states(dense: float, expert: float, dense_shard: float, expert_shard: float, rates: ByteRates) -> States:
-    """Bytes of ``dense`` and ``expert`` local parameters whose shards are 1/``dense_shard`` and 1/``expert_shard``."""
+def states(
+    dense: float, expert: float, dense_shard: float, expert_shard: float, rates: ByteRates, largest: float = 0.0
+) -> States:
+    """Bytes of ``dense`` and ``expert`` local parameters whose shards are 1/``dense_shard`` and 1/``expert_shard``.
+
+    ``largest`` parameters of one tensor are the least a shard of whole tensors holds.
+    """
     local = dense + expert
     saved = local - dense / dense_shard - expert / expert_shard
-    optimizer = (local - rates.optimizer_sharded * saved) * (1 - rates.optimizer_on_host)
+    dense_part = dense - rates.optimizer_sharded * (dense - dense / dense_shard)
+    expert_part = expert - rates.optimizer_sharded * (expert - expert / expert_shard)
+    dense_part = maximum(dense_part, rates.whole_tensors * largest)
+    kept_here = 1 - rates.optimizer_on_host
+    optimizer = (dense_part + expert_part) * kept_here
+    weights = rates.weight * (local - rates.weight_sharded * saved)
     return States(
-        weights=rates.weight * (local - rates.weight_sharded * saved),
+        weights=weights,
         gradients=rates.gradient * (local - rates.gradient_sharded * saved),
         master=rates.master * optimizer,
         moments=rates.moments * optimizer,
         gathered=rates.gathered * local,
+        stepping=rates.stepping_weight * weights + rates.stepping_moments * maximum(dense_part, expert_part),
     )
 
 

@@ -10,7 +10,14 @@ from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Overlap
 from windtunnel.memory.breakdown import Moment
-from windtunnel.memory.kept import KeptChunk, fsdp_buffers, gathered_head, kept_chunk, placeholder_bytes
+from windtunnel.memory.kept import (
+    KeptChunk,
+    fsdp_buffers,
+    head_bytes,
+    kept_chunk,
+    largest_tensor,
+    placeholder_bytes,
+)
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
@@ -27,15 +34,25 @@ class Candidate:
     logits: Number
     passing: Number
 
+    @property
+    def alive(self) -> Number:
+        return self.activations + self.dispatcher + self.logits + self.passing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStructure:
-    """Parameters of a stage and its candidate moments; ``resident`` bytes live through all of them."""
+    """Parameters of a stage and its candidate moments; ``resident`` bytes live through all of them.
+
+    ``cached`` bytes lie free in the allocator at the peak, in blocks too small to serve it; ``largest_tensor`` counts
+    the parameters of the largest matrix.
+    """
 
     parameters: LocalParameters
     candidates: tuple[Candidate, ...]
     resident: float
     offloaded: float
+    cached: float
+    largest_tensor: float
 
 
 def structures(job: Job) -> tuple[StageStructure, ...]:
@@ -74,7 +91,7 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
         for chunk in chunks:
             parameters += chunk_parameters(job, chunk)
         own = tuple(kept[index] for index in held)
-        head = gathered_head(job, chunks)
+        head = head_bytes(job, chunks)
         candidates = [item for vector in vectors for item in candidates_of(own, vector, order.virtual_stages, head)]
         result.append(
             StageStructure(
@@ -82,17 +99,25 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
                 candidates=(*candidates, OPTIMIZER),
                 resident=placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
+                cached=_cached(candidates, max(k.loss_cached for k in own)),
+                largest_tensor=largest_tensor(job, chunks),
             )
         )
     return tuple(result)
 
 
+def _cached(candidates: list[Candidate], freed: float) -> Number:
+    """Bytes that the loss leaves free in small blocks, as far as the stage's peak does not use them again."""
+    losses = [candidate.alive + freed for candidate in candidates if candidate.moment == "loss"]
+    return max(0.0, max(losses, default=0.0) - max(candidate.alive for candidate in candidates))
+
+
 def candidates_of(
-    own: Sequence[KeptChunk], alive: Sequence[Number], virtual_stages: int, gathered: Number
+    own: Sequence[KeptChunk], alive: Sequence[Number], virtual_stages: int, beside: Number
 ) -> list[Candidate]:
     """The loss, a backward and a recompute, with ``alive`` micro-batches in flight on each chunk.
 
-    ``gathered`` bytes serve the loss alone. Numbers or arrays over plans, as everything in ``own`` and ``alive``.
+    ``beside`` bytes serve the loss alone. Numbers or arrays over plans, as everything in ``own`` and ``alive``.
     """
     pairs = tuple(zip(alive, own, strict=True))
     activations = sum(n * k.activations for n, k in pairs)
@@ -114,7 +139,7 @@ def candidates_of(
     return [
         at("backward", waiting, reduce(maximum, (k.backward for k in own))),
         at("recompute", waiting, reduce(maximum, (k.recompute for k in own))),
-        at("loss", logits + reduce(maximum, (k.loss_peak for k in own)), gathered),
+        at("loss", logits + reduce(maximum, (k.loss_peak for k in own)), beside),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from windtunnel.job.model import LayerSpec, ModelSpec
 from windtunnel.ops.context import Context
 from windtunnel.ops.linear import enter_region, leave_region, linear, stream
@@ -150,6 +152,9 @@ def kept_core(ctx: Context, *, heads: float, out_width: float, expanded: float =
     # A quantized output projection keeps its own copy of what the core keeps in high precision.
     copies = ctx.width + (ctx.saved_width if ctx.saved_width != ctx.width else 0.0)
     out = Kept("attention_out", copies * ctx.tokens * out_width, CORE if ctx.kept_tensors == "xla" else frozenset())
+    if ctx.kept_tensors == "nanotron" and ctx.micro_batch_size > 1:
+        # The output comes batch first and is copied for the sequence-first projection; one sequence needs no copy.
+        out = replace(out, bytes=out.bytes + ctx.width * ctx.tokens * out_width)
     if ctx.fused_attention:
         return (out, Kept("log_sum_exp", 4 * ctx.tokens * heads, CORE))
     scores = ctx.micro_batch_size * heads * ctx.sequence_length**2 / ctx.cp

@@ -8,7 +8,7 @@ from windtunnel.job.model import ModelSpec, MoE
 from windtunnel.ops.context import Context
 from windtunnel.ops.feed_forward import kept_activation, matrices
 from windtunnel.ops.linear import casts, enter_region, leave_region, linear, stream
-from windtunnel.ops.norm import norm, residual
+from windtunnel.ops.norm import PER_OP, norm, residual
 from windtunnel.ops.op import Collective, ExpertExchange, GroupedGemm, Kept, Op, Phase, Stream
 
 WHOLE = frozenset({"moe"})
@@ -102,13 +102,23 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     fused_permute = ctx.moe.permute_fusion or ctx.moe.dispatcher != "alltoall" or ctx.ep == 1
     kept = (
         Kept("dispatched_rows", 0.0 if fused_permute else rows, WHOLE, of="dispatcher"),
-        Kept("expert_input", elements * ctx.saved_width, WHOLE),
+        Kept("expert_input", elements * ctx.saved_width, WHOLE | PER_OP),
+        *_exchanged(ctx, rows, both=fused_permute),
     )
     fused = f"permute:{ctx.moe.dispatcher}"
     return (
         Stream(name=fused, phase="F", kind="permute", bytes_moved=moved, modules=WHOLE, keeps=kept),
         Stream(name=fused, phase="B", kind="permute", bytes_moved=moved),
     )
+
+
+def _exchanged(ctx: Context, rows: float, *, both: bool) -> tuple[Kept, ...]:
+    """Per-op recompute saves what an exchange delivered, there and back, rather than to exchange again (torchtitan
+    distributed/activation_checkpoint.py: comm_ops); ``both``: nothing else keeps the rows sent there."""
+    if ctx.kept_tensors != "torchtitan" or ctx.ep == 1:
+        return ()
+    back = Kept("combined_rows", rows, WHOLE, of="dispatcher", only_under="per_op")
+    return (back, Kept("dispatched_rows", rows, WHOLE, of="dispatcher", only_under="per_op")) if both else (back,)
 
 
 def _experts(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
@@ -133,8 +143,10 @@ def _experts(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
 def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> tuple[Kept, ...]:
     """Input and output of the expert activation; ``moe_act`` recomputes the output from the input."""
     if ctx.kept_tensors == "torchtitan":
-        scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, WHOLE)
-        return (*kept_activation(ctx, rows, width, gated=model.gated, modules=WHOLE), scattered)
+        # No product of a grouped GEMM is on the list that per-op recompute saves.
+        dropped = WHOLE | PER_OP
+        scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, dropped)
+        return (*kept_activation(ctx, rows, width, gated=model.gated, modules=dropped), scattered)
     size = ctx.width * rows * width
     return (
         Kept("expert_up", (2 if model.gated else 1) * size, WHOLE),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, unit_parameters
@@ -51,6 +52,7 @@ class Batch:
         self._order, self._longer = job_order(job, few), job_order(job, more)
         self._found = contents(job, rows.recomputes)
         self._stages = _stages(job, self._found, self._order)
+        self._memory = BatchMemory(job, self._found, self._stages, self._order)
         self._hop = hop_seconds(job)
 
     def plan(self, row: int, column: int) -> Job:
@@ -59,7 +61,11 @@ class Batch:
 
     def peak_device(self) -> Floats:
         """Device bytes of the worst stage as ``project`` gives them, ``[variant, choice]``."""
-        return BatchMemory(self.job, self._found, self._stages, self._order).peak_device(self.rows, self.columns)
+        return self._memory.peak_device(self.rows, self.columns)
+
+    def fits(self, peak: Floats) -> NDArray[np.bool_]:
+        """Whether the verdict on these peaks, one column a choice, is ``fits``."""
+        return np.asarray(peak <= self._memory.most_that_fits(self.columns))
 
     def times(self, rows: Ints) -> Times:
         """Bound and estimate of some variants under every choice."""

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
-from windtunnel.elementwise import Number
+from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk, Dispatcher, Sharding, Strategy
 from windtunnel.memory.device import overhead_terms, reserved_ratio
+from windtunnel.memory.interval import residuals
 from windtunnel.memory.kept import (
     KeptChunk,
     KeptUnit,
     chunk_logits,
     fsdp_buffers,
-    gathered_head,
+    head_bytes,
     kept_unit,
+    largest_tensor,
     placeholder_bytes,
 )
 from windtunnel.memory.states import ByteRates, byte_rates, shards, states
@@ -81,13 +83,22 @@ class BatchMemory:
             mine = [i for i, state in enumerate(columns.states) if _shards_parameters(state[0]) is whole]
             if mine:
                 states_of = [columns.states[i] for i in mine]
-                peak[:, mine] = self._worst(self._passing(tuple(kept), states_of[0]), states_of)
+                peak[:, mine] = self._worst(*self._passing(tuple(kept), states_of[0]), states_of)
         return peak[row][:, columns.state]
 
-    def _passing(self, kept: Sequence[tuple[int, tuple[Dispatcher, float]]], state: State) -> Floats:
-        """The most that is alive beside the state, ``[(recompute, kernel), kind of stage]``."""
+    def most_that_fits(self, columns: Columns) -> Floats:
+        """Peak device bytes up to which the verdict is ``fits``, by choice."""
+        capacity = self.job.cluster.accelerator.hbm_capacity
+        high = {
+            s: residuals(_sharded(self.job, (s, 1, "none")))[1] for s in dict.fromkeys(s for s, _, _ in columns.states)
+        }
+        return np.array([capacity / high[s] for s, _, _ in columns.states])[columns.state]
+
+    def _passing(self, kept: Sequence[tuple[int, tuple[Dispatcher, float]]], state: State) -> tuple[Floats, Floats]:
+        """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[(recompute, kernel),
+        kind of stage]``."""
         alive, sharded = alive_rows(self.order), _sharded(self.job, state)
-        heads = np.array([gathered_head(sharded, self._chunks(kind)) for kind in range(len(self.stages.ranks))])
+        heads = np.array([head_bytes(sharded, self._chunks(kind)) for kind in range(len(self.stages.ranks))])
         tables = {kernel: self._kept(*kernel) for kernel in dict.fromkeys(kernel for _, kernel in kept)}
         numbers = list(tables)
         stacked = {item.name: np.stack([table[item.name] for table in tables.values()]) for item in fields(KeptChunk)}
@@ -100,8 +111,14 @@ class BatchMemory:
         counts: list[Number] = [alive.counts[:, j] for j in range(alive.counts.shape[1])]
         kind = self.stages.kind[alive.rank]
         moments = candidates_of(own, counts, self.order.virtual_stages, heads[kind])
-        most = np.max([c.activations + c.dispatcher + c.logits + c.passing for c in moments], axis=0)
-        return np.stack([most[:, kind == each].max(axis=1) for each in range(len(self.stages.ranks))], axis=1)
+        freed = reduce(maximum, (chunk.loss_cached for chunk in own))
+        loss = next(moment for moment in moments if moment.moment == "loss")
+        most = self._by_kind(reduce(maximum, (moment.alive for moment in moments)), kind)
+        return most, np.maximum(self._by_kind(loss.alive + freed, kind) - most, 0.0)
+
+    def _by_kind(self, rows: Floats, kind: Ints) -> Floats:
+        """The largest of the rows of each kind of stage."""
+        return np.stack([rows[:, kind == each].max(axis=1) for each in range(len(self.stages.ranks))], axis=1)
 
     def _kept(self, dispatcher: Dispatcher, offload: float) -> dict[str, Floats]:
         """``KeptChunk`` of every content, field by field."""
@@ -111,12 +128,12 @@ class BatchMemory:
         kept = {name: self.found.counts @ columns[name] for name in ("activations", "dispatcher", "offloaded")}
         kept |= {name: np.max(present * columns[name], axis=1) for name in ("backward", "recompute")}
         logits = np.array([chunk_logits(base, chunk) for chunk in self.found.chunks])
-        return {**kept, "logits": logits[:, 0], "loss_peak": logits[:, 1]}
+        return {**kept, **dict(zip(("logits", "loss_peak", "loss_cached"), logits.T, strict=True))}
 
     def _chunks(self, kind: int) -> tuple[Chunk, ...]:
         return tuple(self.job.plan.pipeline.layout[index] for index in self.order.placement[self.stages.ranks[kind]])
 
-    def _worst(self, passing: Floats, states_of: Sequence[State]) -> Floats:
+    def _worst(self, passing: Floats, cached: Floats, states_of: Sequence[State]) -> Floats:
         """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``."""
         job = _sharded(self.job, states_of[0])
         rates = _rates(self.job, states_of)
@@ -129,15 +146,16 @@ class BatchMemory:
         room_of, ratio, outside_of = job.cluster.accelerator.hbm_capacity, reserved_ratio(job), overhead_terms(job)
         worst = np.zeros((len(passing), len(states_of)))
         for kind, parameters in enumerate(self.stages.parameters):
-            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates)
-            moving = passing[:, kind, None]
-            if job.software.traits.foreach_optimizer:
-                moving = np.maximum(moving, held.weights)
             chunks = self._chunks(kind)
+            whole = largest_tensor(job, chunks)
+            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, whole)
+            moving = np.maximum(passing[:, kind, None], held.stepping)
             resident = placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job)
             allocated = compose.allocated(held, resident, moving)
             outside = compose.overhead(allocated, *outside_of)
-            worst = np.maximum(worst, compose.reserved(allocated, ratio, room_of - outside) + outside)
+            worst = np.maximum(
+                worst, compose.reserved(allocated, cached[:, kind, None], ratio, room_of - outside) + outside
+            )
         return worst
 
 

@@ -39,10 +39,11 @@ def allocated(held: States, resident: Number, alive: Number) -> Number:
     return held.weights + held.gradients + held.master + held.moments + held.gathered + resident + alive
 
 
-def reserved(allocated_bytes: Number, ratio: Number, room: Number) -> Number:
-    """Bytes the allocator holds: ``ratio`` times what is allocated, but cached blocks are given back before an
-    allocation fails, so it outgrows ``room`` (capacity less overhead) only when the allocated bytes do."""
-    return maximum(allocated_bytes, minimum(allocated_bytes * ratio, room))
+def reserved(allocated_bytes: Number, cached: Number, ratio: Number, room: Number) -> Number:
+    """Bytes the allocator holds: ``ratio`` times what is allocated and what lies ``cached`` in blocks of the wrong
+    size; but cached blocks are given back before an allocation fails, so it outgrows ``room`` (capacity less overhead)
+    only when the allocated bytes do."""
+    return maximum(allocated_bytes, minimum((allocated_bytes + cached) * ratio, room))
 
 
 def overhead(allocated_bytes: Number, share: Number, fixed: Number) -> Number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.memory.device import overhead_terms, reserved_ratio
+from windtunnel.memory.interval import residuals
 from windtunnel.memory.states import byte_rates, shard_sizes, states
 from windtunnel.memory.structure import Candidate, StageStructure, structures
 from windtunnel.projection import compose
@@ -17,8 +18,10 @@ def project_memory(job: Job) -> Memory:
     stages = tuple(_stage(job, index, structure) for index, structure in enumerate(found))
     capacity = job.cluster.accelerator.hbm_capacity
     peak = max(stage.device for stage in stages)
+    low, high = residuals(job)
     return Memory(
-        verdict=verdict(peak, capacity, job.constants.memory.fits_margin),
+        verdict=verdict(peak, capacity, high),
+        interval=(low * peak, high * peak),
         capacity=capacity,
         stages=stages,
         host=max(_host(job, structure) for structure in found),
@@ -29,11 +32,12 @@ ROUNDING = 1e-9
 """A full device is not an overfull one: sums of bytes carry rounding errors."""
 
 
-def verdict(peak: float, capacity: float, margin: float) -> Verdict:
-    """fits when the margin over the point is within capacity, oom when the point exceeds it, else borderline."""
+def verdict(peak: float, capacity: float, high: float) -> Verdict:
+    """fits when the high end of the interval (a factor) is within capacity, oom when the point exceeds it, else
+    borderline."""
     if peak > capacity * (1 + ROUNDING):
         return "oom"
-    return "fits" if peak * margin <= capacity else "borderline"
+    return "fits" if peak * high <= capacity else "borderline"
 
 
 def per_stage_parameters(found: tuple[StageStructure, ...]) -> tuple[int, ...]:
@@ -50,10 +54,9 @@ def _stage(job: Job, index: int, structure: StageStructure) -> MemoryBreakdown:
 def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candidate) -> MemoryBreakdown:
     dense_shard, expert_shard = shard_sizes(job)
     parameters = structure.parameters
-    held = states(parameters.dense, parameters.expert, dense_shard, expert_shard, byte_rates(job))
-    passing = candidate.passing
-    if candidate.moment == "optimizer" and job.software.traits.foreach_optimizer:
-        passing += held.weights
+    rates = byte_rates(job)
+    held = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor)
+    passing = candidate.passing + (held.stepping if candidate.moment == "optimizer" else 0.0)
     alive = candidate.activations + candidate.dispatcher + candidate.logits + passing
     allocated = compose.allocated(held, structure.resident, alive)
     outside = compose.overhead(allocated, *overhead_terms(job))
@@ -70,7 +73,9 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
         logits=candidate.logits,
         buffers=held.gathered + structure.resident + passing,
         dispatcher=candidate.dispatcher,
-        reserved=compose.reserved(allocated, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside),
+        reserved=compose.reserved(
+            allocated, structure.cached, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside
+        ),
         overhead=outside,
     )
 

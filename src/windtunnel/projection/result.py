@@ -25,9 +25,13 @@ class FlopsPerToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Peak bytes of the worst rank and of every stage at its own peak moment."""
+    """Peak bytes of the worst rank and of every stage at its own peak moment.
+
+    ``interval`` holds the device bytes of the worst rank in four runs of five.
+    """
 
     verdict: Verdict
+    interval: tuple[float, float]
     capacity: float
     stages: tuple[MemoryBreakdown, ...]
     host: float

@@ -108,7 +108,7 @@ class Examiner:
         if batch is None:
             return Scored(point=point, enumerated=here.enumerated)
         peak = batch.peak_device()
-        fits = self._fits(batch, peak)
+        fits = batch.fits(peak)
         leanest = divmod(int(np.argmin(peak)), peak.shape[1])
         found = Scored(
             point=point,
@@ -139,14 +139,10 @@ class Examiner:
         batch = here.batch
         assert batch is not None
         peak = batch.peak_device()[row]
-        seconds = np.where(self._fits(batch, peak), batch.exact(row), inf)
+        seconds = np.where(batch.fits(peak), batch.exact(row), inf)
         fastest = [int(c) for c in np.argsort(seconds, kind="stable")[: self.top] if np.isfinite(seconds[c])]
         plans = tuple((float(seconds[c]), float(peak[c]), here.changes(row, c)) for c in fastest)
         return Timed(plans=plans, count=int(np.isfinite(seconds).sum()))
-
-    def _fits(self, batch: Batch, peak: Floats) -> Any:
-        """Plans whose verdict is ``fits``."""
-        return peak * batch.job.constants.memory.fits_margin <= batch.job.cluster.accelerator.hbm_capacity
 
     def _at(self, point: Changes) -> _Point:
         if self._last is None or self._last[0] != point:

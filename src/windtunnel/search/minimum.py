@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from windtunnel.job.job import Job
+from windtunnel.memory.interval import residuals
 from windtunnel.projection.choices import ACTIVATION_OFFLOAD, GRAD_REDUCE, PARAM_GATHER, RECOMPUTE, Changes
 from windtunnel.search.examine import Examiner, Vary
 from windtunnel.search.exhaustive import Exhaustive, Progress
@@ -34,14 +35,22 @@ class Infeasible:
 
 def fits_somewhere(job: Job, changes: Mapping[str, Any], vary: Vary, stop: Stop) -> bool:
     """Whether some plan of least memory fits once ``changes`` are made to the job."""
+    return leanest(job, changes, vary, stop) is not None
+
+
+def leanest(job: Job, changes: Mapping[str, Any], vary: Vary, stop: Stop) -> Changes | None:
+    """The first plan of least memory that fits once ``changes`` are made to the job; None where there is none."""
     world = int(changes.get("cluster.num_accelerators", job.cluster.num_accelerators))
-    space = default_space(replace(job, cluster=replace(job.cluster, num_accelerators=world)))
+    resized = replace(job, cluster=replace(job.cluster, num_accelerators=world))
+    space = default_space(resized)
     named = {axis.path for axis in space.axes}
     space = space.pinned({path: values for path, values in LEAN.items() if path in named})
-    search = Exhaustive(examiner=Examiner(job=job, space=space, vary=lambda more: vary({**changes, **more})))
+    search = Exhaustive(examiner=Examiner(job=resized, space=space, vary=lambda more: vary({**changes, **more})))
     progress = Progress()
     search.run(progress, lambda: stop() or progress.evaluated > 0, lambda: None)
-    return progress.evaluated > 0
+    if progress.evaluated == 0 or progress.smallest is None:
+        return None
+    return {**changes, **progress.smallest.changes}
 
 
 def minimum_accelerators(job: Job, vary: Vary, stop: Stop) -> int:
@@ -59,7 +68,7 @@ def infeasible(job: Job, progress: Progress, vary: Vary, stop: Stop) -> Infeasib
     if progress.smallest is None:
         return Infeasible(constraint="legality: no plan of the space is legal", relaxations=())
     need, capacity = progress.smallest.peak_device, job.cluster.accelerator.hbm_capacity
-    margin = job.constants.memory.fits_margin
+    margin = residuals(job)[1]
     constraint = (
         f"memory: the leanest plan needs {need / 2**30:.1f} GiB, {margin:g} times which must be within "
         f"{capacity / 2**30:.1f} GiB"
