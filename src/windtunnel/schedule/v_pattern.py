@@ -47,8 +47,33 @@ class _Rank:
 def squeezed_rows(seeds: Seeds, num_microbatches: int) -> Rows:
     """Rows of the pattern that starts at ``seeds[rank]`` (F0, F1, B1, B0 of micro-batch 0) and repeats every six slots.
 
-    The peak of the raw pattern, over all ranks, bounds the squeezed one while forwards run.
+    The peak of the raw pattern, over all ranks, bounds the squeezed one while forwards run. Squeezing changes the ends
+    of the pattern and leaves its middle as it is, so few micro-batches tell how many run.
     """
+    few = min(num_microbatches, len(seeds) + 6)
+    squeezed = _squeezed(seeds, few)
+    longer = [_prolonged(row, num_microbatches - few) for row in squeezed]
+    known = [row for row in longer if row is not None]
+    return tuple(known) if len(known) == len(seeds) else _squeezed(seeds, num_microbatches)
+
+
+def _prolonged(row: Sequence[Action], more: int) -> tuple[Action, ...] | None:
+    """``row`` with ``more`` micro-batches in its middle, which two equal periods show; None without such."""
+    if more == 0:
+        return tuple(row)
+    for end in range(len(row) - PERIOD, PERIOD - 1, -1):
+        period = row[end - PERIOD : end]
+        if _later(period, 1) == tuple(row[end : end + PERIOD]):
+            middle = [action for by in range(1, more + 1) for action in _later(period, by)]
+            return (*row[:end], *middle, *_later(row[end:], more))
+    return None
+
+
+def _later(actions: Sequence[Action], by: int) -> tuple[Action, ...]:
+    return tuple([Action(kind, microbatch + by, chunk) for kind, microbatch, chunk in actions])
+
+
+def _squeezed(seeds: Seeds, num_microbatches: int) -> Rows:
     ranks = [_patterned(seed, num_microbatches) for seed in seeds]
     cap = max(max(rank.alive) for rank in ranks)
     for rank, action in _in_time(ranks):

@@ -2,13 +2,14 @@
 
 Micro-batch by micro-batch: a forward more where it is wanted, then the backward from the last stage to the first, and
 weight gradients in the gaps. Once the pipe is back in a state it has been in, only later, the rounds between are
-repeated: a long step costs no more to arrange than a short one.
+repeated: a long step costs no more to arrange than a short one. Bubbles are no part of that state, though decisions
+weigh them: the rounds repeat as they are.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import sub
 from typing import NamedTuple
@@ -71,7 +72,8 @@ class Pipe:
     def span(self) -> float:
         """Time from the start of the first forward to the end, on the stage where that is longest."""
         first = [stage * (self.forward + self.hop) for stage in range(self.last + 1)]
-        return max(map(sub, self.clock, first))
+        spans: Iterator[float] = map(sub, self.clock, first)
+        return max(spans)
 
     def run(self, limit: float) -> bool:
         """Whether all is placed with no bubble above ``limit`` seconds: the longest stage takes its work and that."""
