@@ -18,8 +18,8 @@ test-torch: ## Our schedules against those of torch, planned and executed by rea
 	.venv-torch/bin/python -m pytest tests/torch
 
 test-ilp: $(VENV)/.installed ## Our schedules against proven optima
-	$(BIN)/python -m pip install --quiet 'ortools>=9.10'
-	$(BIN)/pytest tests/search/test_optimum.py
+	$(BIN)/python -m pip install --quiet --editable ".[ilp]"
+	$(BIN)/pytest tests/search/test_optimum.py tests/cli/test_schedule.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from windtunnel.job.job import Job
@@ -118,7 +118,7 @@ def _in_lanes(spans: Iterable[StreamSpan]) -> list[StreamSpan]:
     return [span for lane in lanes for span in lane]
 
 
-def _hidden(job: Job, rank: int, spans: tuple[Span, ...], seconds: float) -> Iterator[StreamSpan]:
+def _hidden(job: Job, rank: int, spans: Sequence[Span], seconds: float) -> Iterator[StreamSpan]:
     """Traffic beside compute: with every micro-batch where parameters are gathered for each, else at the last one."""
     if seconds <= 0 or not spans:
         return
