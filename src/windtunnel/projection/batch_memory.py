@@ -11,7 +11,7 @@ import numpy as np
 
 from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Chunk, Dispatcher, Sharding, Strategy
+from windtunnel.job.plan import Chunk, Dispatcher, Parallel, Sharding, Strategy
 from windtunnel.memory.device import overhead_terms, reserved_ratio
 from windtunnel.memory.interval import residuals
 from windtunnel.memory.kept import (
@@ -97,8 +97,7 @@ class BatchMemory:
     def _passing(self, kept: Sequence[tuple[int, tuple[Dispatcher, float]]], state: State) -> tuple[Floats, Floats]:
         """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[(recompute, kernel),
         kind of stage]``."""
-        alive, sharded = alive_rows(self.order), _sharded(self.job, state)
-        heads = np.array([head_bytes(sharded, self._chunks(kind)) for kind in range(len(self.stages.ranks))])
+        alive, heads = alive_rows(self.order), np.array([stage.head for stage in self._stage_bytes(state)])
         tables = {kernel: self._kept(*kernel) for kernel in dict.fromkeys(kernel for _, kernel in kept)}
         numbers = list(tables)
         stacked = {item.name: np.stack([table[item.name] for table in tables.values()]) for item in fields(KeptChunk)}
@@ -130,8 +129,14 @@ class BatchMemory:
         logits = np.array([chunk_logits(base, chunk) for chunk in self.found.chunks])
         return {**kept, **dict(zip(("logits", "loss_peak", "loss_cached"), logits.T, strict=True))}
 
-    def _chunks(self, kind: int) -> tuple[Chunk, ...]:
-        return tuple(self.job.plan.pipeline.layout[index] for index in self.order.placement[self.stages.ranks[kind]])
+    def _stage_bytes(self, state: State) -> list[StageBytes]:
+        """What each kind of stage holds whatever is in flight."""
+        plan = self.job.plan
+        base = kept_base(_sharded(self.job, state), plan.moe.dispatcher, 0.0)
+        return [
+            _stage_bytes(base, tuple(plan.pipeline.layout[index] for index in self.order.placement[rank]))
+            for rank in self.stages.ranks
+        ]
 
     def _worst(self, passing: Floats, cached: Floats, states_of: Sequence[State]) -> Floats:
         """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``."""
@@ -145,13 +150,11 @@ class BatchMemory:
         ).T
         room_of, ratio, outside_of = job.cluster.accelerator.hbm_capacity, reserved_ratio(job), overhead_terms(job)
         worst = np.zeros((len(passing), len(states_of)))
-        for kind, parameters in enumerate(self.stages.parameters):
-            chunks = self._chunks(kind)
-            whole = largest_tensor(job, chunks)
-            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, whole)
+        stages = zip(self.stages.parameters, self._stage_bytes(states_of[0]), strict=True)
+        for kind, (parameters, own) in enumerate(stages):
+            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, own.largest_tensor)
             moving = np.maximum(passing[:, kind, None], held.stepping)
-            resident = placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job)
-            allocated = compose.allocated(held, resident, moving)
+            allocated = compose.allocated(held, own.resident, moving)
             outside = compose.overhead(allocated, *outside_of)
             worst = np.maximum(
                 worst, compose.reserved(allocated, cached[:, kind, None], ratio, room_of - outside) + outside
@@ -159,18 +162,34 @@ class BatchMemory:
         return worst
 
 
-@lru_cache(maxsize=1024)
+@dataclass(frozen=True, slots=True)
+class StageBytes:
+    """What a stage holds whatever is in flight: all step, for the loss alone, and as its largest tensor."""
+
+    resident: float
+    head: float
+    largest_tensor: float
+
+
+@lru_cache(maxsize=4096)
+def _stage_bytes(job: Job, chunks: tuple[Chunk, ...]) -> StageBytes:
+    resident = placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job)
+    return StageBytes(resident, head_bytes(job, chunks), largest_tensor(job, chunks))
+
+
 def kept_base(job: Job, dispatcher: Dispatcher, offload: float) -> Job:
-    """The job as far as one unit's kept bytes go: without pipeline, batch and recompute, with these kernels."""
+    """The job as far as one unit's kept bytes go: without pipeline, batch, recompute and group order, with these
+    kernels."""
     base = stripped(job)
     plan = base.plan
     return replace(
         base,
         plan=replace(
             plan,
+            parallel=replace(plan.parallel, order=Parallel().order),
             pipeline=replace(plan.pipeline, schedule="1f1b", virtual_stages=1, layout=(), microbatch_group_size=1),
             batch=replace(plan.batch, global_batch_size=plan.batch.micro_batch_size),
-            recompute=(),
+            recompute=(frozenset(),) * len(plan.recompute),
             moe=replace(plan.moe, dispatcher=dispatcher),
             offload=replace(plan.offload, activations=offload),
         ),
