@@ -104,12 +104,9 @@ def _compare_schedules(source: str | None, flags: JobFlags, output: Output) -> i
 
 def _streams(projection: Projection) -> Iterator[tuple[StreamSpan, ...]]:
     """What every stage's streams do over the projected step."""
-    from windtunnel.cost.simulated import simulated_source
-    from windtunnel.step.step import step_costs
     from windtunnel.step.streams import step_streams
 
-    job, order = projection.job, projection.timeline.order
-    return step_streams(job, step_costs(job, simulated_source(job), order), projection.timeline)
+    return step_streams(projection.job, projection.costs, projection.timeline)
 
 
 def _write_trace(projection: Projection, path: str) -> None:
