@@ -27,10 +27,8 @@ def simulate(
     spans: dict[Done, tuple[float, float]] = {}
     alive, most = [0] * order.num_stages, [0] * order.num_stages
     head, free = [0] * order.num_stages, [0.0] * order.num_stages
-    for rank, row in enumerate(order.actions):
-        for kind, microbatch, local in row:
-            for part in kind:
-                home[part, microbatch, order.placement[rank][local]] = rank
+    for rank, (row, held) in enumerate(zip(order.actions, order.placement, strict=True)):
+        home |= {(part, action.microbatch, held[action.chunk]): rank for action in row for part in action.kind}
 
     def group(rank: int) -> list[tuple[str, int, int]]:
         """The next action of a rank, with the one beside it."""
