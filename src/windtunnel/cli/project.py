@@ -12,8 +12,10 @@ from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print
 from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from windtunnel.cli.flags import Request
+    from windtunnel.job.job import Job
     from windtunnel.projection.result import Projection
     from windtunnel.step.streams import StreamSpan
 
@@ -27,6 +29,7 @@ def project(
         bool,
         switch("How step time follows each figure of cluster and software."),
     ] = False,
+    balance: Annotated[bool, switch("With the layers cut by what they cost, within what a stage holds.")] = False,
     timeline: Annotated[bool, switch("The shape of the step: a row a stage, time to the right.")] = False,
     trace: Annotated[
         str | None, Parameter(help="Write what runs when, and memory over time, to a file for Perfetto.")
@@ -41,13 +44,17 @@ def project(
     from windtunnel.report.json import elasticity_document, projection_document, warnings_of
 
     if flags.schedule == ALL_SCHEDULES:
-        options = {"--explain": explain, "--elasticity": elasticity, "--timeline": timeline, "--trace": trace}
+        options = {
+            "--explain": explain, "--elasticity": elasticity, "--balance": balance, "--timeline": timeline,
+            "--trace": trace,
+        }  # fmt: skip
         _refuse_beside_all(name for name, given in options.items() if given)
         return _compare_schedules(job, replace(flags, schedule=None), output)
     asked = request(job, flags)
-    projection = run(asked.load())
+    load = _balanced(asked) if balance else asked.load
+    projection = run(load())
     if explain:
-        projection = explanations(projection, asked.load)
+        projection = explanations(projection, load)
     slopes = elasticities(projection.job) if elasticity else None
     if trace is not None:
         _write_trace(projection, trace)
@@ -77,6 +84,15 @@ def project(
     return 0
 
 
+def _balanced(asked: Request) -> Callable[..., Job]:
+    """Loads the job with the balanced layout of what was asked for, and with changes on top of it."""
+    from windtunnel.projection.layouts import balanced
+    from windtunnel.schedule.layout import layout_text
+
+    layout = layout_text(balanced(asked.load()))
+    return lambda further=None: asked.load({"plan.pipeline.layout": layout, **(further or {})})
+
+
 def _refuse_beside_all(options: Iterable[str]) -> None:
     """Raises FormatError for options that look into one projection."""
     rule, remedy = "it looks into one projection, and --schedule all makes many", "name one schedule, or leave it out"
@@ -104,12 +120,9 @@ def _compare_schedules(source: str | None, flags: JobFlags, output: Output) -> i
 
 def _streams(projection: Projection) -> Iterator[tuple[StreamSpan, ...]]:
     """What every stage's streams do over the projected step."""
-    from windtunnel.cost.simulated import simulated_source
-    from windtunnel.step.step import step_costs
     from windtunnel.step.streams import step_streams
 
-    job, order = projection.job, projection.timeline.order
-    return step_streams(job, step_costs(job, simulated_source(job), order), projection.timeline)
+    return step_streams(projection.job, projection.costs, projection.timeline)
 
 
 def _write_trace(projection: Projection, path: str) -> None:

@@ -60,6 +60,7 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
         num_microbatches=job.plan.num_microbatches,
         busiest_stage=stage,
         provenance=Provenance(),
+        costs=costs,
         timeline=timeline,
         run=run_answer(job, step_time),
         warnings=job.warnings,

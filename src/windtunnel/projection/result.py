@@ -8,6 +8,7 @@ from typing import Literal
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.step.parts import Parts
+from windtunnel.step.step import StepCosts
 from windtunnel.step.timeline import Timeline
 
 Verdict = Literal["fits", "borderline", "oom"]
@@ -101,7 +102,7 @@ class RunAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """Memory and throughput of one job. ``time`` sums to ``step_time``."""
+    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``."""
 
     job: Job
     step_time: float
@@ -120,6 +121,7 @@ class Projection:
     num_microbatches: int
     busiest_stage: int
     provenance: Provenance
+    costs: StepCosts
     timeline: Timeline
     run: RunAnswer | None = None
     explanation: Explanation | None = None

@@ -11,7 +11,7 @@ from rich.text import Text
 from windtunnel.memory.over_time import Alive, Point
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import number
-from windtunnel.step.streams import COMPUTE, DATA_PARALLEL, OPTIMIZER, STRAGGLERS, StreamSpan
+from windtunnel.step.streams import COMPUTE, GATHER, OPTIMIZER, REDUCE, STRAGGLERS, StreamSpan
 from windtunnel.units import human_bytes, human_seconds
 
 COLUMNS = 78
@@ -130,7 +130,7 @@ def _row(spans: Iterable[StreamSpan], step_time: float) -> str:
 
 def _letter(span: StreamSpan) -> str | None:
     """Letter of what occupies a rank; traffic beside compute does not."""
-    if span.stream == DATA_PARALLEL:
+    if span.stream in (REDUCE, GATHER):
         return "D" if span.exposed else None
     return _LETTERS[span.name] if span.stream in (COMPUTE, OPTIMIZER) else None
 

@@ -14,14 +14,22 @@ from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
 
+TINY = 1e-30
+"""Seconds of no traffic, so that its share of nothing is nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAddition:
-    """Seconds a stage adds after its part of the pipeline: numbers, or arrays over plans."""
+    """Seconds a stage adds after its part of the pipeline: numbers, or arrays over plans.
+
+    Data-parallel traffic is to reduce gradients and to gather parameters; ``exposed`` and ``hidden`` count both.
+    """
 
     exposed: Number
     hidden: Number
     contention: Number
+    exposed_gather: Number = 0.0
+    hidden_gather: Number = 0.0
     optimizer: Number = 0.0
     offload: Number = 0.0
 
@@ -65,7 +73,13 @@ def once_a_step(traffic: Traffic, windows: Windows, rates: DataParallelConstants
     busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, rates, link)
     busy = busy + contention(traffic.gather_bytes, traffic.gather, forward * windows.param_gather, rates, link)
     late = reduce + gather
-    return StepAddition(exposed=late, hidden=maximum(seconds + traffic.gather - late, 0.0), contention=busy)
+    return StepAddition(
+        exposed=late,
+        hidden=maximum(seconds + traffic.gather - late, 0.0),
+        contention=busy,
+        exposed_gather=gather,
+        hidden_gather=traffic.gather - gather,
+    )
 
 
 def by_unit(
@@ -74,22 +88,33 @@ def by_unit(
     """FSDP for one micro-batch: each unit's gather runs beside the unit before it, its reduction beside the next.
 
     ``units``: traffic, forward and backward seconds, and occurrences. The first gather and the last reduction have
-    nothing to hide behind.
+    nothing to hide behind. Beside a backward run both, and what outlasts it is shared as their seconds are.
     """
     late: Number = 0.0
+    late_gather: Number = 0.0
+    gathers: Number = 0.0
     busy: Number = 0.0
     total: Number = 0.0
     hide = rates.fsdp_hidden
     for traffic, forward, backward, occurrences in units:
         both = traffic.gather + traffic.reduce
-        outlasts = maximum(traffic.gather - hide * forward, 0.0) + maximum(both - hide * backward, 0.0)
+        ahead, beside = maximum(traffic.gather - hide * forward, 0.0), maximum(both - hide * backward, 0.0)
         slows = contention(traffic.gather_bytes, traffic.gather, forward, rates, link)
         slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, rates, link)
-        late, busy = late + occurrences * outlasts, busy + occurrences * slows
+        late, busy = late + occurrences * (ahead + beside), busy + occurrences * slows
         total = total + occurrences * (traffic.gather + both)
+        late_gather = late_gather + occurrences * (ahead + beside * traffic.gather / maximum(both, TINY))
+        gathers = gathers + occurrences * 2 * traffic.gather
     if units:
         late = late + units[0][0].gather + units[0][0].reduce
-    return StepAddition(exposed=late, hidden=maximum(total - late, 0.0), contention=busy)
+        late_gather = late_gather + units[0][0].gather
+    return StepAddition(
+        exposed=late,
+        hidden=maximum(total - late, 0.0),
+        contention=busy,
+        exposed_gather=late_gather,
+        hidden_gather=maximum(gathers - late_gather, 0.0),
+    )
 
 
 def by_layer(
@@ -104,6 +129,8 @@ def by_layer(
         exposed=m * each.exposed + late,
         hidden=m * each.hidden + replicas - late,
         contention=m * each.contention,
+        exposed_gather=m * each.exposed_gather,
+        hidden_gather=m * each.hidden_gather,
     )
 
 
