@@ -190,7 +190,7 @@ def _alive_text(alive: Alive) -> Text:
         ("▲ peak ", "bold red"),
         f"{human_bytes(alive.allocated)} after {human_seconds(alive.time)}, in {alive.moment.replace('_', ' ')}, "
         f"with {number(alive.in_flight)} micro-batches in flight\n",
-        (f"  GiB: {spelled}", "dim"),
+        (f"  GiB: {spelled}; in the first step no moments yet", "dim"),
     )
 
 
