@@ -17,6 +17,7 @@ from windtunnel.memory.kept import (
     placeholder_bytes,
 )
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters
+from windtunnel.ops.context import context
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
 
@@ -95,7 +96,10 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
             StageStructure(
                 parameters=parameters,
                 candidates=(*candidates, OPTIMIZER),
-                resident=placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job),
+                resident=placeholder_bytes(job, chunks)
+                + fsdp_buffers(job, chunks)
+                + received_ahead(job, held)
+                + workspace(job),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
                 cached=_cached(candidates, max(k.loss_cached for k in own)),
                 largest_tensor=largest_tensor(job, chunks),
@@ -141,6 +145,18 @@ def _candidates(
     if logits or loss:
         found.append(at("loss", logits + loss, beside))
     return found
+
+
+def received_ahead(job: Job, held: tuple[int, ...]) -> float:
+    """Hidden states and their gradients that a stage allocates for all micro-batches at once.
+
+    What a chunk receives takes the place of its kept input as micro-batches come in; its outputs wait as long.
+    """
+    if not job.software.traits.receives_ahead:
+        return 0.0
+    ctx, last = context(job), len(job.plan.pipeline.layout) - 1
+    each = ctx.width * ctx.tokens * job.model.hidden_size / ctx.residual_shards
+    return job.plan.num_microbatches * each * sum((chunk > 0) + (chunk < last) for chunk in held)
 
 
 OPTIMIZER = Candidate(moment="optimizer", in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=0.0)
