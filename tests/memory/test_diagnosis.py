@@ -43,7 +43,7 @@ def test_est_gpt2_774m_v100_525() -> None:
     memory = project_memory(job)
     found = diagnose(job, read_message(message), memory.peak)
     assert memory.verdict == "oom"
-    assert 4 * 1024 * 50304 * 4 == 786 * MIB
+    assert 786 * MIB == 4 * 1024 * 50304 * 4
     assert found.requested[0] == "fp32 logits of a micro-batch"
     assert found.hopeless
     assert found.exceeded == "activations"
@@ -87,7 +87,7 @@ def test_requests_are_recognised_by_their_size(make_job: MakeJob) -> None:
 
 
 def test_oom_llama33_70b_h200_recipe_on_h100() -> None:
-    """github.com/NVIDIA-NeMo/Automodel/pull/2673: tuned on H200, started on H100; the request is the head's gradient."""
+    """github.com/NVIDIA-NeMo/Automodel/pull/2673: tuned on H200, started on H100; it asked for the head's gradient."""
     job = {
         "model": "llama3.1-70b",
         "cluster": {"accelerator": "h100-sxm-80gb", "num_accelerators": 32},

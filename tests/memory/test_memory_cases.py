@@ -142,7 +142,7 @@ def test_oom_qwen35vl_logits_bridge_5508(loss: str, recompute: str, fits: bool) 
         loss={"fused_cross_entropy": True, "implementation": loss},
     )  # fmt: skip
     assert (found.verdict == "fits") is fits
-    assert 4096 * 248320 * 4 / GIB == pytest.approx(3.79, abs=0.01)
+    assert pytest.approx(3.79, abs=0.01) == 4096 * 248320 * 4 / GIB
 
 
 def test_mem_pipeline_first_last_ds_1378() -> None:

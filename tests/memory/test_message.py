@@ -15,7 +15,10 @@ MEGATRON_525 = (
     "allocated memory try setting max_split_size_mb to avoid fragmentation."
 )
 """github.com/NVIDIA/Megatron-LM/issues/525"""
-TORCH_16417 = "CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 4.68 MiB cached)"  # noqa: E501
+TORCH_16417 = (
+    "CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; 8.57 MiB already allocated; "
+    "9.28 GiB free; 4.68 MiB cached)"
+)
 """github.com/pytorch/pytorch/issues/16417, torch 1.0"""
 NEW = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB "
@@ -35,9 +38,9 @@ HIP_OLD = (
 )
 """github.com/salesforce/CodeGen2/issues/3"""
 MISSPELT = (
-    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacty of 4.00 GiB "
-    "of which 41.56 MiB is free. Including non-PyTorch memory, this process has 3.44 GiB memory in use. Of the allocated "
-    "memory 2.58 GiB is allocated by PyTorch, and 1.90 MiB is reserved by PyTorch but unallocated."
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacty of 4.00 "
+    "GiB of which 41.56 MiB is free. Including non-PyTorch memory, this process has 3.44 GiB memory in use. Of the "
+    "allocated memory 2.58 GiB is allocated by PyTorch, and 1.90 MiB is reserved by PyTorch but unallocated."
 )
 """MyGirlGPT, issue 11: torch 2.1 misspelt capacity."""
 TWO = (

@@ -129,9 +129,7 @@ def test_oom_muon_embedding_layerwise_2163(make_job: MakeJob) -> None:
         ("b200-180gb", "nvfp4", "fp8", 1 + 2 / 16),
     ],
 )
-def test_fp8_memory_te_rules(
-    make_job: MakeJob, accelerator: str, compute: str, params: str, expected: float
-) -> None:
+def test_fp8_memory_te_rules(make_job: MakeJob, accelerator: str, compute: str, params: str, expected: float) -> None:
     """github.com/NVIDIA/TransformerEngine/issues/1261: bytes of a weight that is multiplied, by part and recipe."""
     job = make_job(
         {
@@ -193,7 +191,9 @@ def test_experts_shard_over_their_own_replicas(make_job: MakeJob) -> None:
     assert shard_sizes(job) == (32, 4)
 
 
-@pytest.mark.parametrize(("optimizer", "moments"), [("adamw", 8), ("adam8bit", 2 + 8 / 256), ("muon", 4), ("sgd", 4), ("adafactor", 0)])
+@pytest.mark.parametrize(
+    ("optimizer", "moments"), [("adamw", 8), ("adam8bit", 2 + 8 / 256), ("muon", 4), ("sgd", 4), ("adafactor", 0)]
+)
 def test_moments_by_optimizer(make_job: MakeJob, optimizer: str, moments: float) -> None:
     job = make_job({"plan.optimizer": optimizer, "plan.sharding.strategy": "ddp"})
     assert states(1.0, 0.0, 1, 1, byte_rates(job)).moments == moments

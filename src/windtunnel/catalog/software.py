@@ -24,7 +24,7 @@ class _Cited(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What changed in a framework from the month ``since`` on; ``recipes`` are defaults by beginning of a model name."""
+    """What changed in a framework from the month ``since`` on; ``recipes`` are defaults by start of a model's name."""
 
     since: str
     defaults: Mapping[str, _Cited]
@@ -147,9 +147,7 @@ def _entry(entry: Any, where: str) -> _Entry:
         raise _malformed(where, "an entry has since, and defaults, recipes or traits")
     defaults = _all_cited(entry.get("defaults", {}), where)
     traits = _all_cited(entry.get("traits", {}), where)
-    recipes = {
-        str(name): _all_cited(values, f"{where}.{name}") for name, values in entry.get("recipes", {}).items()
-    }
+    recipes = {str(name): _all_cited(values, f"{where}.{name}") for name, values in entry.get("recipes", {}).items()}
     if not traits.keys() <= _TRAITS.keys():
         raise _malformed(
             where, f"traits are fields of job.software.Traits, not {sorted(traits.keys() - _TRAITS.keys())}"

@@ -112,9 +112,7 @@ def _ranks(job: Job, timeline: Executed) -> Iterator[_Rank]:
     for spans, held, structure in zip(timeline.spans, order.placement, structures(job), strict=True):
         chunks = tuple(layout[index] for index in held)
         parameters = structure.parameters
-        static = states(
-            parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor
-        )
+        static = states(parameters.dense, parameters.expert, dense_shard, expert_shard, rates, structure.largest_tensor)
         own = tuple(kept[chunk] for chunk in chunks)
         yield _Rank(
             held=static,

@@ -56,8 +56,8 @@ def _memory(jobs: Sequence[Job]) -> tuple[Floats, Floats]:
         )
         for stage in structures(job):
             for candidate in stage.candidates:
-                sizes = (stage.parameters.dense, stage.parameters.expert, *shards, stage.resident)
-                sizes += (stage.largest_tensor, stage.cached)
+                held_by = (stage.parameters.dense, stage.parameters.expert, *shards)
+                sizes = (*held_by, stage.resident, stage.largest_tensor, stage.cached)
                 rows.append((*sizes, _alive(candidate), float(candidate.moment == "optimizer"), *terms))
                 owners.append(index)
                 rates.append(rate)

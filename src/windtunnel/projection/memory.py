@@ -94,7 +94,7 @@ def _first_rank(job: Job, stage: int) -> int:
 
 
 def _saved(job: Job, structure: StageStructure) -> float:
-    """Host bytes of one rank while a checkpoint is staged whole: its share of the optimizer state and of the weights."""
+    """Host bytes of one rank while a checkpoint is staged whole: its share of optimizer state and weights."""
     rates, parameters = byte_rates(job), structure.parameters
     dense_shard, expert_shard = shard_sizes(job)
     sharded = parameters.dense / dense_shard + parameters.expert / expert_shard

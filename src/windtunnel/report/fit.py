@@ -71,7 +71,9 @@ def fit_text(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis | No
 def interval_line(now: Projection) -> Text:
     """Where four runs in five end."""
     low, high = now.memory.interval
-    return Text(f"{round(100 * LEVEL)} % of published runs like it: {human_bytes(low)} to {human_bytes(high)}", style="dim")
+    return Text(
+        f"{round(100 * LEVEL)} % of published runs like it: {human_bytes(low)} to {human_bytes(high)}", style="dim"
+    )
 
 
 def _spelled(item: Remedy) -> str:

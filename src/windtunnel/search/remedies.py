@@ -136,7 +136,9 @@ def _offload(job: Job) -> Iterator[Changes]:
         return
     if job.plan.offload.optimizer == "none":
         yield {"plan.offload.optimizer": "cpu"}
-    yield from ({"plan.offload.activations": share} for share in (0.25, 0.5, 0.75) if share > job.plan.offload.activations)
+    yield from (
+        {"plan.offload.activations": share} for share in (0.25, 0.5, 0.75) if share > job.plan.offload.activations
+    )
 
 
 def _precision(job: Job) -> Iterator[Changes]:
