@@ -56,7 +56,8 @@ def fit_text(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis | No
     parts: list[RenderableType] = [verdict_line(now.memory), interval_line(now)]
     if diagnosis is not None:
         parts += [Text(), *_diagnosis(diagnosis)]
-    if now.memory.verdict == "fits":
+    beyond = 0.0 if diagnosis is None else diagnosis.beyond
+    if now.memory.verdict == "fits" and not beyond:
         return Group(*parts, Text("nothing has to change", style="green"))
     if not found:
         return Group(*parts, Text("no change of this plan, nor 4,096 accelerators, makes it fit", style="bold red"))
@@ -65,6 +66,8 @@ def fit_text(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis | No
         for item in found
     ]
     title = "Any one of these makes it fit; throughput is that of one accelerator"
+    if beyond:
+        title = f"Any one of these leaves room for {human_bytes(beyond)} beyond the plan; throughput of one accelerator"
     return Group(*parts, Text(), table(["change", "peak", "step time", "throughput"], rows, title=title))
 
 
