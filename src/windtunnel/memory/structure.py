@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Overlap
+from windtunnel.job.plan import Chunk, Overlap
 from windtunnel.memory.breakdown import Moment
 from windtunnel.memory.kept import (
     KeptChunk,
@@ -15,8 +16,9 @@ from windtunnel.memory.kept import (
     kept_chunk,
     largest_tensor,
     placeholder_bytes,
+    stage_units,
 )
-from windtunnel.ops.chunk import LocalParameters, chunk_parameters
+from windtunnel.ops.chunk import LocalParameters, chunk_parameters, units
 from windtunnel.ops.context import context
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
@@ -79,33 +81,59 @@ def stripped(job: Job) -> Job:
 
 @lru_cache(maxsize=2048)
 def _structures(job: Job) -> tuple[StageStructure, ...]:
-    plan = job.plan
     order = job_order(job)
-    layout = plan.pipeline.layout
-    kept = [kept_chunk(job, chunk) for chunk in layout]
+    layout = _alike(job)
+    kept = {chunk: kept_chunk(job, chunk) for chunk in dict.fromkeys(layout)}
+    held_by: dict[tuple[Chunk, ...], _Held] = {}
     result = []
     for held, vectors in zip(order.placement, peaks(order), strict=True):
         chunks = tuple(layout[index] for index in held)
-        parameters = LocalParameters(0.0, 0.0)
-        for chunk in chunks:
-            parameters += chunk_parameters(job, chunk)
-        own = tuple(kept[index] for index in held)
-        head = head_bytes(job, chunks)
-        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages, head)]
+        if chunks not in held_by:
+            held_by[chunks] = _held(job, chunks)
+        stage, own = held_by[chunks], tuple(kept[chunk] for chunk in chunks)
+        candidates = [item for vector in vectors for item in _candidates(own, vector, order.virtual_stages, stage.head)]
         result.append(
             StageStructure(
-                parameters=parameters,
+                parameters=stage.parameters,
                 candidates=(*candidates, OPTIMIZER),
-                resident=placeholder_bytes(job, chunks)
-                + fsdp_buffers(job, chunks)
-                + received_ahead(job, held)
-                + workspace(job),
+                resident=stage.resident + received_ahead(job, held),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
                 cached=_cached(candidates, max(k.loss_cached for k in own)),
-                largest_tensor=largest_tensor(job, chunks),
+                largest_tensor=stage.largest_tensor,
             )
         )
     return tuple(result)
+
+
+def _alike(job: Job) -> tuple[Chunk, ...]:
+    """The layout with every chunk replaced by the first one that holds the same, whatever its layers are called."""
+    first: dict[object, Chunk] = {}
+    return tuple(
+        first.setdefault((units(job, chunk), chunk.head, chunk.num_mtp_layers), chunk)
+        for chunk in job.plan.pipeline.layout
+    )
+
+
+class _Held(NamedTuple):
+    """What a stage holds whatever is in flight; ``head`` bytes live while the loss does."""
+
+    parameters: LocalParameters
+    resident: float
+    head: float
+    largest_tensor: float
+
+
+def _held(job: Job, chunks: tuple[Chunk, ...]) -> _Held:
+    parameters, held = LocalParameters(0.0, 0.0), stage_units(job, chunks)
+    each = {chunk: chunk_parameters(job, chunk) for chunk in dict.fromkeys(chunks)}
+    for chunk in chunks:
+        parameters += each[chunk]
+    return _Held(
+        parameters=parameters,
+        resident=placeholder_bytes(job, held) + fsdp_buffers(job, held) + workspace(job),
+        head=head_bytes(job, held),
+        largest_tensor=largest_tensor(job, held),
+    )
 
 
 def _cached(candidates: list[Candidate], freed: float) -> float:

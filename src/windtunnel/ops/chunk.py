@@ -58,14 +58,14 @@ NO_PARAMETERS = LocalParameters(0.0, 0.0)
 def units(job: Job, chunk: Chunk) -> tuple[tuple[Unit, int], ...]:
     """The distinct units of a chunk with how often each occurs, in model order of first occurrence."""
     model, plan = job.model, job.plan
-    edge = plan.precision.first_last_layers_bf16
+    layers, edge = model.layers, plan.precision.first_last_layers_bf16
     counted: Counter[Unit] = Counter()
     if chunk.embedding:
         counted[Unit(kind="embedding")] += 1
     for index in chunk.layers:
         high = index < edge or index >= model.num_layers - edge
         unit = Unit(
-            kind="layer", layer=model.layers[index], recompute=plan.recompute[index], high_precision=high and edge > 0
+            kind="layer", layer=layers[index], recompute=plan.recompute[index], high_precision=high and edge > 0
         )
         counted[unit] += 1
     for depth in range(chunk.num_mtp_layers):
