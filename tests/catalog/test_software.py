@@ -181,7 +181,7 @@ GOOD: dict[str, Any] = {
         ({"framework": "y"}, "named after"),
         ({"newest": "2023-01"}, "ascend"),
         ({"entries": [{"since": "2024-01", "traits": {}}]}, "every trait"),
-        ({"entries": [{"since": "2024-01"}]}, "defaults or traits"),
+        ({"entries": [{"since": "2024-01"}]}, "defaults, recipes or traits"),
         ({"entries": [{"since": "2024-01", "traits": {"colour": {"value": 1, "source": "s"}}}]}, "colour"),
         ({"entries": [{"since": "2024-01", "traits": {"host_factor": {"value": True, "source": "s"}}}]}, "host_factor"),
         ({"entries": [{"since": "2024-01", "traits": {"vocab_multiple": {"value": 1.5, "source": "s"}}}]}, "vocab_mul"),

@@ -44,7 +44,8 @@ def test_the_keys_of_a_projection(projection):
     assert set(document) == KEYS
     assert set(document["model_flops_per_token"]) == {"causal_half", "full_attention", "hardware", "6nd"}
     assert set(document["memory"]) == {
-        "verdict", "capacity", "peak_allocated", "peak_reserved", "peak_device", "peak_stage", "host", "stages",
+        "verdict", "capacity", "peak_allocated", "peak_reserved", "peak_device", "peak_stage", "interval",
+        "host", "host_checkpoint", "stages",
     }  # fmt: skip
     assert [set(stage) for stage in document["memory"]["stages"]] == [STAGE_KEYS] * 2
     assert set(document["parameters"]) == {"total", "active", "per_stage"}

@@ -44,7 +44,11 @@ def cases(draw: st.DrawFn, name: str) -> tuple[Order, tuple[int, int, int, int |
     if name.startswith("dualpipe"):
         p, m = 2 * draw(st.integers(1, 8)), 2 * draw(st.integers(2, 32))
     v = find(name).virtual_stages or draw(st.integers(find(name).min_virtual_stages, 4))
-    group = draw(st.none() | st.integers(p, max(p, m))) if "microbatch_group_size" in find(name).uses else None
+    group = None
+    if "microbatch_group_size" in find(name).uses:
+        group = draw(st.none() | st.integers(p, 2 * p))
+        size = group or p  # whole groups, and at the end possibly a part of at least p
+        m = size * draw(st.integers(1, max(1, 64 // size))) + draw(st.sampled_from([0, *range(p, size)]))
     cap = draw(st.none() | st.integers(1, 2 * p)) if "memory_cap" in find(name).uses else None
     assume(applicable(name, p, m, v, microbatch_group_size=group) is None)
     return build_order(name, p, m, v, microbatch_group_size=group, memory_cap=cap), (p, m, v, cap, group)

@@ -71,6 +71,8 @@ class Traits:
     moe_residual_low: float = 0.95
     moe_residual_high: float = 1.05
     """Measured over projected peak memory: 10th and 90th percentile over published runs."""
+    receives_ahead: bool = False
+    """A pipeline stage allocates the buffers of every micro-batch it will receive, before the first."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
 

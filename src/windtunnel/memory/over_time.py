@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import Allocation, Moment
-from windtunnel.memory.kept import KeptChunk, head_bytes, kept_chunk
+from windtunnel.memory.kept import KeptChunk, head_bytes, kept_chunk, stage_units
 from windtunnel.memory.states import States, byte_rates, shard_sizes, states
 from windtunnel.memory.structure import structures
 from windtunnel.schedule.action import Kind, Order
@@ -119,7 +119,7 @@ def _ranks(job: Job, timeline: Executed) -> Iterator[_Rank]:
             resident=structure.resident,
             kept=own,
             virtual_stages=order.virtual_stages,
-            levels=tuple(_levels(spans, held, own, head_bytes(job, chunks), static.stepping)),
+            levels=tuple(_levels(spans, held, own, head_bytes(job, stage_units(job, chunks)), static.stepping)),
         )
 
 

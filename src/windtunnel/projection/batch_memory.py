@@ -18,14 +18,10 @@ from windtunnel.memory.kept import (
     KeptChunk,
     KeptUnit,
     chunk_logits,
-    fsdp_buffers,
-    head_bytes,
     kept_unit,
-    largest_tensor,
-    placeholder_bytes,
 )
 from windtunnel.memory.states import ByteRates, byte_rates, shards, states
-from windtunnel.memory.structure import candidates_of, stripped, workspace
+from windtunnel.memory.structure import Holding, candidates_of, received_ahead, stage_holding, stripped
 from windtunnel.ops.chunk import LocalParameters, Unit
 from windtunnel.projection import compose
 from windtunnel.projection.contents import Contents, Floats, Ints
@@ -97,7 +93,7 @@ class BatchMemory:
     def _passing(self, kept: Sequence[tuple[int, tuple[Dispatcher, float]]], state: State) -> tuple[Floats, Floats]:
         """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[(recompute, kernel),
         kind of stage]``."""
-        alive, heads = alive_rows(self.order), np.array([stage.head for stage in self._stage_bytes(state)])
+        alive, heads = alive_rows(self.order), np.array([stage.head for stage in self._holdings(state)])
         tables = {kernel: self._kept(*kernel) for kernel in dict.fromkeys(kernel for _, kernel in kept)}
         numbers = list(tables)
         stacked = {item.name: np.stack([table[item.name] for table in tables.values()]) for item in fields(KeptChunk)}
@@ -129,14 +125,14 @@ class BatchMemory:
         logits = np.array([chunk_logits(base, chunk) for chunk in self.found.chunks])
         return {**kept, **dict(zip(("logits", "loss_peak", "loss_cached"), logits.T, strict=True))}
 
-    def _stage_bytes(self, state: State) -> list[StageBytes]:
+    def _holdings(self, state: State) -> list[Holding]:
         """What each kind of stage holds whatever is in flight."""
         plan = self.job.plan
         base = kept_base(_sharded(self.job, state), plan.moe.dispatcher, 0.0)
-        return [
-            _stage_bytes(base, tuple(plan.pipeline.layout[index] for index in self.order.placement[rank]))
-            for rank in self.stages.ranks
-        ]
+        placed = [self.order.placement[rank] for rank in self.stages.ranks]
+        each = [_holding(base, tuple(plan.pipeline.layout[index] for index in held)) for held in placed]
+        ahead = [received_ahead(self.job, held) for held in placed]
+        return [one._replace(resident=one.resident + more) for one, more in zip(each, ahead, strict=True)]
 
     def _worst(self, passing: Floats, cached: Floats, states_of: Sequence[State]) -> Floats:
         """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``."""
@@ -150,8 +146,8 @@ class BatchMemory:
         ).T
         room_of, ratio, outside_of = job.cluster.accelerator.hbm_capacity, reserved_ratio(job), overhead_terms(job)
         worst = np.zeros((len(passing), len(states_of)))
-        stages = zip(self.stages.parameters, self._stage_bytes(states_of[0]), strict=True)
-        for kind, (parameters, own) in enumerate(stages):
+        for kind, own in enumerate(self._holdings(states_of[0])):
+            parameters = self.stages.parameters[kind]
             held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, own.largest_tensor)
             moving = np.maximum(passing[:, kind, None], held.stepping)
             allocated = compose.allocated(held, own.resident, moving)
@@ -162,19 +158,9 @@ class BatchMemory:
         return worst
 
 
-@dataclass(frozen=True, slots=True)
-class StageBytes:
-    """What a stage holds whatever is in flight: all step, for the loss alone, and as its largest tensor."""
-
-    resident: float
-    head: float
-    largest_tensor: float
-
-
 @lru_cache(maxsize=4096)
-def _stage_bytes(job: Job, chunks: tuple[Chunk, ...]) -> StageBytes:
-    resident = placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job)
-    return StageBytes(resident, head_bytes(job, chunks), largest_tensor(job, chunks))
+def _holding(job: Job, chunks: tuple[Chunk, ...]) -> Holding:
+    return stage_holding(job, chunks)
 
 
 def kept_base(job: Job, dispatcher: Dispatcher, offload: float) -> Job:

@@ -13,7 +13,7 @@ from windtunnel.errors import LegalityError
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk
 from windtunnel.memory.device import overhead_terms
-from windtunnel.memory.kept import KeptChunk, fsdp_buffers, head_bytes, kept_chunk, placeholder_bytes
+from windtunnel.memory.kept import KeptChunk, fsdp_buffers, head_bytes, kept_chunk, placeholder_bytes, stage_units
 from windtunnel.memory.states import byte_rates, shard_sizes, states
 from windtunnel.memory.structure import workspace
 from windtunnel.ops.chunk import chunk_parameters
@@ -107,7 +107,8 @@ def chunk_memory(job: Job) -> ChunkMemory:
     *layers, embedding, head = [_held(job, piece, each) for piece, each in zip(pieces, kept, strict=True)]
     passing = max(max(each.backward, each.recompute) for each in kept)
     share, fixed = overhead_terms(job)
-    resident = placeholder_bytes(job, pieces) + fsdp_buffers(job, pieces) + workspace(job)
+    units = stage_units(job, pieces)
+    resident = placeholder_bytes(job, units) + fsdp_buffers(job, units) + workspace(job)
     room = (job.cluster.accelerator.hbm_capacity - fixed) / (1 + share) - resident - passing
     order = job_order(job)
     in_flight = [0.0] * order.num_chunks
@@ -129,7 +130,7 @@ def _held(job: Job, piece: Chunk, kept: KeptChunk) -> Held:
     """Static state, and what a micro-batch keeps; logits count as kept, the worst of a loss as static."""
     parameters = chunk_parameters(job, piece)
     state = states(parameters.dense, parameters.expert, *shard_sizes(job), byte_rates(job))
-    loss = kept.loss_peak + head_bytes(job, (piece,))
+    loss = kept.loss_peak + head_bytes(job, stage_units(job, (piece,)))
     return Held(
         static=state.weights + state.gradients + state.master + state.moments + state.gathered + loss,
         kept=kept.activations + kept.dispatcher + kept.logits,

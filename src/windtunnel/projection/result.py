@@ -28,7 +28,8 @@ class FlopsPerToken:
 class Memory:
     """Peak bytes of the worst rank and of every stage at its own peak moment.
 
-    ``interval`` holds the device bytes of the worst rank in four runs of five.
+    ``interval`` holds the device bytes of the worst rank in four runs of five. ``host`` bytes of a rank are offloaded,
+    ``host_checkpoint`` what a synchronous save stages there besides.
     """
 
     verdict: Verdict
@@ -36,6 +37,7 @@ class Memory:
     capacity: float
     stages: tuple[MemoryBreakdown, ...]
     host: float
+    host_checkpoint: float
 
     @property
     def peak(self) -> MemoryBreakdown:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.record import TOLERANCE, Record
 from windtunnel.memory.breakdown import MemoryBreakdown
+from windtunnel.memory.interval import residuals
 from windtunnel.projection.project import project
 from windtunnel.projection.result import FlopsPerToken, Projection
 
@@ -144,6 +145,8 @@ def _memory_row(record: Record, projection: Projection) -> Row | None:
     stages = [_bytes(record, stage) for stage in projection.memory.stages]
     projected = {"first": stages[0], "last": stages[-1]}.get(record.memory_rank, max(stages))
     row = _row(record, "memory", record.memory_bar or record.bar, measured.peak_memory, projected)
+    low, high = residuals(projection.job)
+    row = replace(row, interval=(low * projected, high * projected))
     if measured.peak_memory_per_stage is None:
         return row
     pairs = zip(measured.peak_memory_per_stage, stages, strict=False)

@@ -148,7 +148,9 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "peak_reserved": max(stage.reserved for stage in memory.stages),
         "peak_device": peak.device,
         "peak_stage": peak.stage,
+        "interval": list(memory.interval),
         "host": memory.host,
+        "host_checkpoint": memory.host_checkpoint,
         "stages": [_stage(stage) for stage in memory.stages],
     }
 

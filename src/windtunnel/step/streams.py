@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from windtunnel.elementwise import Number
 from windtunnel.job.job import Job
 from windtunnel.schedule.action import Kind
 from windtunnel.step.data_parallel import StepAddition
-from windtunnel.step.elementwise import Number
 from windtunnel.step.step import StepCosts
 from windtunnel.step.timeline import Span, Timeline
 
