@@ -14,7 +14,7 @@ test: lint ## Everything CI asks for
 
 test-torch: ## Our schedules against those of torch, planned and executed by real ranks
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 pytest hypothesis --editable .
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable .
 	.venv-torch/bin/python -m pytest tests/torch
 
 test-ilp: $(VENV)/.installed ## Our schedules against proven optima
