@@ -18,10 +18,10 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E4
 
 from windtunnel.catalog.jobs import job_from_mapping  # noqa: E402
 from windtunnel.job.job import Job  # noqa: E402
-from windtunnel.measure.sizes import sizes  # noqa: E402
 from windtunnel.measure.torch.blocks.build import build  # noqa: E402
 from windtunnel.memory.states import byte_rates, shard_sizes, states  # noqa: E402
 from windtunnel.ops.chunk import Unit, unit_parameters, unit_weights, units  # noqa: E402
+from windtunnel.ops.sizes import sizes  # noqa: E402
 
 LAYERS = 4
 
@@ -108,17 +108,14 @@ def peak(job: Job, ranks: int) -> dict[str, int]:
 def test_sharded_and_gathered_bytes(ranks: int) -> None:
     job = job_on(ranks)
     found = peak(job, ranks)
-    counts = {unit.kind: unit_parameters(job, unit).total for unit, _ in units(job, job.plan.pipeline.layout[0])}
-    total = counts["embedding"] + LAYERS * counts["layer"] + counts["head"]
-    held = states(total, 0.0, *shard_sizes(job), byte_rates(job))
-    assert (
-        found["Sharded Param"]
-        == found["Sharded Grad"]
-        == 4 * sum(first_shard(job, unit, ranks) for unit in all_units(job))
-    )
+    everything = all_units(job)
+    shard = 4 * sum(first_shard(job, unit, ranks) for unit in everything)
+    assert found["Sharded Param"] == found["Sharded Grad"] == shard
     if ranks <= 64:  # beyond, 128,256 rows of the vocabulary do not divide and rank 0 holds more than the mean
-        assert found["Sharded Param"] == held.weights
-        assert found["Sharded Grad"] == held.gradients
+        total = sum(unit_parameters(job, unit).total for unit in everything)
+        held = states(total, 0.0, *shard_sizes(job), byte_rates(job))
+        assert shard == held.weights == held.gradients
     # The peak is the loss: the root group of embedding and head is gathered in bf16, and one layer prefetched.
-    assert found["Unsharded Param"] == 2 * (counts["embedding"] + counts["head"])
-    assert found["All Gather"] == 2 * counts["layer"]
+    gathered = {unit.kind: 2 * ranks * first_shard(job, unit, ranks) for unit in everything}
+    assert found["Unsharded Param"] == gathered["embedding"] + gathered["head"]
+    assert found["All Gather"] == gathered["layer"]

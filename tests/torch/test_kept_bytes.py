@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 
 from windtunnel.catalog.jobs import job_from_mapping  # noqa: E402
 from windtunnel.job.job import Job  # noqa: E402
-from windtunnel.measure.sizes import Sizes, sizes  # noqa: E402
 from windtunnel.measure.torch.blocks.build import build, inputs  # noqa: E402
 from windtunnel.measure.torch.blocks.kept import kept_bytes  # noqa: E402
 from windtunnel.memory.kept import kept_chunk  # noqa: E402
 from windtunnel.ops.chunk import Unit, lower_unit, units  # noqa: E402
 from windtunnel.ops.layer import kept_bytes as predicted_bytes  # noqa: E402
+from windtunnel.ops.sizes import Sizes, sizes  # noqa: E402
 
 SMALL = {"b": 1, "s": 256, "h": 256, "a": 4, "kv": 4, "d": 64, "f": 688}
 WIDE = {"b": 2, "s": 128, "h": 512, "a": 8, "kv": 2, "d": 64, "f": 1408}

@@ -18,6 +18,7 @@ from windtunnel.job.constants import Constants
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Parallel
 from windtunnel.job.software import Software
+from windtunnel.ops.chunk import Unit
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, RingExchange, Scan, Stream
 
 
@@ -86,6 +87,14 @@ class SimulatedSource:
             fixed = constants.p2p_latency + self.cluster.scale_out.latency
             return size / (constants.p2p_bandwidth * nic(self.cluster)) + fixed
         return size / (constants.p2p_bandwidth * link(self.cluster)) + constants.p2p_latency
+
+    def within(self, job: Job, unit: Unit) -> SimulatedSource:  # noqa: ARG002
+        """Itself: the simulated price of a whole is the sum of its ops."""
+        return self
+
+    def optimizer(self, job: Job, parameters: float) -> float | None:  # noqa: ARG002
+        """None: the state traffic of the formula."""
+        return None
 
     def _exchange(self, op: ExpertExchange) -> float:
         group = self.placements["ep"]

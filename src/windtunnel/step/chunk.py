@@ -110,7 +110,7 @@ def _chunk_cost(source: CostSource, job: Job, made_of: tuple[tuple[Unit, int], .
 def _unit_cost(source: CostSource, job: Job, unit: Unit) -> UnitCost:
     ops = lower_unit(job, unit)
     how = settings(job)
-    cost = price_layer(source, ops, unit.recompute, how)
+    cost = price_layer(source.within(job, unit), ops, unit.recompute, how)
     return UnitCost(
         cost=_offloaded(cost, sum(kept_bytes(ops, unit.recompute)), unit, how),
         host=layer_host(job, unit.layer, unit.recompute) if unit.layer else NOTHING,

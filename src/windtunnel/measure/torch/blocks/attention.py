@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.recompute import again
+from windtunnel.ops.sizes import Sizes
 
 
 def rotary_tables(sequence: int, width: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:

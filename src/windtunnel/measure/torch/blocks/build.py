@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.ends import Embedding, Head
 from windtunnel.measure.torch.blocks.layer import Layer, Prediction
 from windtunnel.measure.torch.blocks.regions import Alone, Regions
+from windtunnel.ops.sizes import Sizes
 
 
 def build(sizes: Sizes, recompute: frozenset[str] = frozenset(), regions: Regions | None = None) -> nn.Module:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.norm import norm
 from windtunnel.measure.torch.blocks.regions import Regions
+from windtunnel.ops.sizes import Sizes
 
 
 class Embedding(nn.Module):
@@ -38,7 +38,12 @@ class Head(nn.Module):
         self.regions = regions
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(self.logits(self.regions.enter(self.norm(x))), labels)
+        return cross_entropy(self.scores(x), labels)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Logits [b, s, vocab]."""
+        logits: Tensor = self.logits(self.regions.enter(self.norm(x)))
+        return logits
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.feed_forward import FeedForward
 from windtunnel.measure.torch.blocks.recompute import again
+from windtunnel.ops.sizes import Sizes
 
 
 class ExpertLayer(nn.Module):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.attention import core, rotary_tables, rotate
 from windtunnel.measure.torch.blocks.norm import RMSNorm
 from windtunnel.measure.torch.blocks.recompute import again, discard
+from windtunnel.ops.sizes import Sizes
 
 
 class LatentAttention(nn.Module):

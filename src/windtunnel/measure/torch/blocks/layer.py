@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from windtunnel.measure.sizes import Sizes
 from windtunnel.measure.torch.blocks.attention import Attention
 from windtunnel.measure.torch.blocks.experts import ExpertLayer
 from windtunnel.measure.torch.blocks.feed_forward import FeedForward
@@ -14,6 +13,7 @@ from windtunnel.measure.torch.blocks.linear_attention import LinearMixer
 from windtunnel.measure.torch.blocks.norm import norm
 from windtunnel.measure.torch.blocks.recompute import EverySecondProduct, again, discard
 from windtunnel.measure.torch.blocks.regions import Alone, Regions
+from windtunnel.ops.sizes import Sizes
 
 
 class Part(nn.Module):
@@ -42,8 +42,10 @@ class Layer(nn.Module):
     def __init__(self, sizes: Sizes, recompute: frozenset[str] = frozenset(), regions: Regions | None = None) -> None:
         super().__init__()
         around = regions or Alone(sizes.shards)
-        inner = [_mixer(sizes, recompute), _feed_forward(sizes, recompute)]
-        self.parts = nn.ModuleList(Part(sizes, module, around, recompute) for module in inner if module is not None)
+        # Experts take a rank's own tokens: their traffic is between tokens and experts, inside the part.
+        inside = Alone() if sizes.feed_forward == "moe" else around
+        inner = ((_mixer(sizes, recompute), around), (_feed_forward(sizes, recompute), inside))
+        self.parts = nn.ModuleList(Part(sizes, module, its, recompute) for module, its in inner if module is not None)
         self.products = EverySecondProduct() if "per_op" in recompute else None
         self._again = "full" in recompute
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad, sigmoid, silu, softplus
 
 from windtunnel.job.model import LinearAttention
-from windtunnel.measure.sizes import Sizes
 from windtunnel.ops.linear_attention import CHUNK, convolution_width, projection_width
+from windtunnel.ops.sizes import Sizes
 
 
 class LinearMixer(nn.Module):
