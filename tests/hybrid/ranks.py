@@ -6,7 +6,7 @@ the other core, as in training; nothing of a training step of two ranks is timed
 
 from __future__ import annotations
 
-import json
+import gc
 import random
 import statistics
 import sys
@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,19 +23,41 @@ import torch.multiprocessing as mp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from jobs import CONFIGURATIONS, job_of  # noqa: E402
-from truth import trainer  # noqa: E402
+from jobs import CONFIGURATIONS, job_of
+from truth import trainer
 
-from windtunnel.cost.anchor import SLOWDOWN  # noqa: E402
-from windtunnel.cost.profile import Entry, Key, Profile  # noqa: E402
-from windtunnel.cost.profile_keys import calibration_key, unit_key  # noqa: E402
-from windtunnel.cost.simulated import simulated_source  # noqa: E402
-from windtunnel.measure.torch.clock import Clock  # noqa: E402
-from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel  # noqa: E402
-from windtunnel.measure.torch.optimizer import OptimizerKernel  # noqa: E402
-from windtunnel.measure.torch.units import UnitKernel  # noqa: E402
-from windtunnel.measure.wanted import asked  # noqa: E402
-from windtunnel.ops.sizes import sizes  # noqa: E402
+from windtunnel.cost.anchor import SLOWDOWN
+from windtunnel.cost.profile import Entry, Key, Profile
+from windtunnel.cost.profile_keys import calibration_key, unit_key
+from windtunnel.cost.simulated import simulated_source
+from windtunnel.measure.torch.clock import Clock
+from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel
+from windtunnel.measure.torch.optimizer import OptimizerKernel
+from windtunnel.measure.torch.units import UnitKernel
+from windtunnel.measure.wanted import asked
+from windtunnel.ops.sizes import Sizes, sizes
+
+LEAST = 0.15
+"""Seconds of one sample of a unit: as long as a step of training, so that both meet other work on the machine alike."""
+
+PACE = torch.randn(384, 384)
+
+
+def pace() -> float:
+    """Seconds of a fixed piece of work, both ranks at once: what the machine is worth at this moment."""
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(24):
+        PACE @ PACE
+    return latest(time.perf_counter() - start)
+
+
+def latest(seconds: float) -> float:
+    """The longer of what both ranks took."""
+    both = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(both, op=dist.ReduceOp.MAX)
+    return both.item()
+
 
 Measurement = Callable[[], dict[Key, float]]
 
@@ -50,22 +73,25 @@ def measurements() -> list[Measurement]:
         units |= {sizes(job, unit): None for unit in wanted.units}
         optimizers |= wanted.optimizers
         collectives |= wanted.collectives
-    made: list[Measurement] = []
-    for sized in units:
-        made.append(lambda kernel=UnitKernel(sized, clock), sized=sized: _named(sized, kernel.run()))
-    for key, count in optimizers.items():
-        name = key.op.partition("/")[2]
-        made.append(lambda kernel=OptimizerKernel(name, count, clock), key=key: {key: kernel.run()})
-    for key, size in collectives.items():
-        kind = key.op.partition("/")[2]
-        made.append(lambda kernel=CollectiveKernel(kind, size, clock), key=key: {key: kernel.run()})
     beside = BesideTraffic(8e6, clock)
-    made.append(lambda: {calibration_key(SLOWDOWN): beside.run()})
-    return made
+    return [
+        *(partial(_unit, sized, UnitKernel(sized, clock)) for sized in units),
+        *(partial(_one, key, OptimizerKernel(_name(key), count, clock)) for key, count in optimizers.items()),
+        *(partial(_one, key, CollectiveKernel(_name(key), size, clock)) for key, size in collectives.items()),
+        lambda: {calibration_key(SLOWDOWN): beside.run()},
+    ]
 
 
-def _named(sized, seconds):
-    return {unit_key(sized, phase): value for phase, value in seconds.items()}
+def _name(key: Key) -> str:
+    return key.op.partition("/")[2]
+
+
+def _unit(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
+    return {unit_key(sized, phase): value for phase, value in kernel.run(LEAST).items()}
+
+
+def _one(key: Key, kernel: CollectiveKernel | OptimizerKernel) -> dict[Key, float]:
+    return {key: kernel.run(8)}
 
 
 def rank(index: int, folder: str, rounds: int) -> None:
@@ -75,23 +101,28 @@ def rank(index: int, folder: str, rounds: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=index, world_size=2)
     steps = {configuration: trainer(job_of(*configuration)) for configuration in CONFIGURATIONS}
     measured = measurements()
+    gc.disable()
     truth, profile = defaultdict(list), defaultdict(list)
     shuffled = random.Random(7)
     begin = time.perf_counter()
     for number in range(rounds + 1):
         order: list = [*steps.items(), *measured]
         shuffled.shuffle(order)
+        before = pace()
         for item in order:
             dist.barrier()
             if callable(item):
-                for key, seconds in item().items():
-                    profile[key].append(seconds)
+                taken = item()
             else:
                 start = time.perf_counter()
                 item[1]()
-                seconds = torch.tensor(time.perf_counter() - start)
-                dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
-                truth[item[0]].append(seconds.item())
+                taken = {item[0]: latest(time.perf_counter() - start)}
+            after = pace()
+            into = profile if callable(item) else truth
+            for name, seconds in taken.items():
+                into[name].append((seconds, (before + after) / 2))
+            before = after
+        gc.collect()
         if index == 0:
             print(f"round {number} of {rounds}: {time.perf_counter() - begin:.0f} s", flush=True)
     torch.save((dict(truth), dict(profile)), f"{folder}/{index}.pt")
@@ -107,13 +138,21 @@ def run(folder: Path, rounds: int):
     return truth, samples
 
 
+def steadied(samples) -> list[float]:
+    """Seconds at the median pace: each sample by the pace around it, so that drift of the machine cancels."""
+    middle = statistics.median(pace for _, pace in samples)
+    return [seconds / pace * middle for seconds, pace in samples]
+
+
 def profile_of(samples) -> Profile:
-    """Medians and percentiles of the samples."""
+    """Medians and percentiles of steadied samples; what has no unit is taken as it is."""
     entries = []
-    for key, values in samples.items():
+    for key, series in samples.items():
+        values = [value for value, _ in series] if key.op.startswith("calibration") else steadied(series)
         cuts = statistics.quantiles(values, n=10)
-        middle = statistics.median(values)
-        entries.append(Entry(key=key, seconds=middle, low=cuts[0], high=cuts[-1], repeats=len(values)))
+        entries.append(
+            Entry(key=key, seconds=statistics.median(values), low=cuts[0], high=cuts[-1], repeats=len(values))
+        )
     return Profile(device=(("name", "cpu-core"),), software=(), method=(), entries=tuple(entries))
 
 

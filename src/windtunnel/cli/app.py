@@ -26,6 +26,8 @@ VERBS = {
     "compare": ("windtunnel.cli.compare:compare", "Jobs side by side, the difference attributed to terms that sum."),
     "check": ("windtunnel.cli.check:check", "Legality: values, grids, broken rules, nearest repairs. Exit 1: illegal."),
     "tune": ("windtunnel.cli.tune:tune", "Every plan: the fastest that fits, and the proof. Exit 1: nothing fits."),
+    "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
+    "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
     "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.cost.profile import Estimate, Pass, Profile
@@ -48,7 +49,12 @@ class MeasuredSource:
         """Seconds of ``op`` alone on the device. Raises TypeError for an op kind nobody can price."""
         if isinstance(op, Collective):
             found = self._collective(op.collective, op.size, self.fallback.placements[op.group])
-            return self.fallback.cost(op) if found is None else OpCost(found.seconds, "network", found.evidence)
+            if found is not None:
+                return OpCost(found.seconds, "network", found.evidence)
+            simulated = self.fallback.cost(op)
+            return replace(
+                simulated, provenance="anchored" if self._knows(f"collective/{op.collective}") else "simulated"
+            )
         own = self._alone(op)
         if own.bound == "network":
             return own
@@ -82,6 +88,15 @@ class MeasuredSource:
         """Seconds of a step over ``parameters`` local parameters, None where nobody measured it."""
         found = self.profile.estimate(optimizer_key(job, parameters))
         return None if found is None else found.seconds
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
+        """Measured optimizers were measured or lie between measured sizes; traffic runs on anchored curves at least."""
+        if of == "optimizer":
+            return "measured" if self._knows("optimizer/") else "simulated"
+        return "anchored" if self._knows("collective/") else "simulated"
+
+    def _knows(self, prefix: str) -> bool:
+        return any(entry.key.op.startswith(prefix) for entry in self.profile.entries)
 
     def within(self, job: Job, unit: Unit) -> MeasuredSource:
         """The source inside one unit of ``job``: what the profile knows of the unit as a whole decides its sum."""
@@ -125,4 +140,15 @@ def measured_source(job: Job, profile: Profile) -> MeasuredSource:
         profile=profile,
         fallback=simulated_source(job),
         split=job.plan.pipeline.schedule in SPLIT_SCHEDULES,
+    )
+
+
+def device_warnings(job: Job, profile: Profile) -> tuple[str, ...]:
+    """A sentence where the profile is of another device than the job's accelerator, by their names."""
+    name = job.cluster.accelerator.name
+    first = name.split()[0].split("-")[0].lower()
+    if first in profile.device_name.lower().replace("-", " ").split() or name == profile.device_name:
+        return ()
+    return (
+        f"the profile was measured on {profile.device_name}, the job runs on {name}: its seconds are taken as they are",
     )

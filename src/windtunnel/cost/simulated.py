@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from windtunnel.cost.collectives.all_reduce import all_reduce
 from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
@@ -12,7 +13,7 @@ from windtunnel.cost.collectives.ring import gather, link, nic
 from windtunnel.cost.kernels.attention import attention, scan
 from windtunnel.cost.kernels.gemm import gemm, grouped_gemm
 from windtunnel.cost.kernels.stream import stream
-from windtunnel.cost.source import OpCost
+from windtunnel.cost.source import Evidence, OpCost
 from windtunnel.job.cluster import Cluster
 from windtunnel.job.constants import Constants
 from windtunnel.job.job import Job
@@ -95,6 +96,10 @@ class SimulatedSource:
     def optimizer(self, job: Job, parameters: float) -> float | None:  # noqa: ARG002
         """None: the state traffic of the formula."""
         return None
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:  # noqa: ARG002
+        """Formulas, all of it."""
+        return "simulated"
 
     def _exchange(self, op: ExpertExchange) -> float:
         group = self.placements["ep"]

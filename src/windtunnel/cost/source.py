@@ -48,3 +48,7 @@ class CostSource(Hashable, Protocol):
     def optimizer(self, job: Job, parameters: float) -> float | None:
         """Seconds of an optimizer step over local parameters; None leaves it to the formula."""
         ...
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
+        """Where the seconds of data-parallel traffic and of the optimizer come from."""
+        ...

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Literal
 
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.cost.profile import Key
 from windtunnel.cost.profile_keys import collective_key, op_key, optimizer_key
-from windtunnel.cost.source import CostSource, OpCost
+from windtunnel.cost.source import CostSource, Evidence, OpCost
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import Unit
 from windtunnel.ops.op import Collective, Op
@@ -45,13 +46,16 @@ class Asked:
         self._network("send_recv", size, Placement(2, 1 if placement.crosses else 2))
         return self.behind.transfer(size, placement)
 
-    def within(self, job: Job, unit: Unit) -> Asked:
+    def within(self, job: Job, unit: Unit) -> Asked:  # noqa: ARG002
         self.units[unit] = None
         return self
 
     def optimizer(self, job: Job, parameters: float) -> float | None:
         self.optimizers[optimizer_key(job, parameters)] = parameters
         return self.behind.optimizer(job, parameters)
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
+        return self.behind.evidence(of)
 
     def _network(self, kind: str, size: float, placement: Placement) -> None:
         if placement.ranks > 1 and size > 0:

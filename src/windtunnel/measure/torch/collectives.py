@@ -26,10 +26,10 @@ class CollectiveKernel:
             self._full = torch.randn(max(1, round(size / FP32)), device=clock.device)
         self._call: Callable[[], object] = getattr(self, f"_{kind}")
 
-    def run(self) -> float:
-        """Seconds of one call that all ranks enter together."""
+    def run(self, times: int = 1) -> float:
+        """Mean seconds of calls that all ranks enter together, one after the other."""
         dist.barrier()
-        return self._clock.time(self._call)[1]
+        return self._clock.time(lambda: [self._call() for _ in range(times)])[1] / times
 
     def _all_reduce(self) -> None:
         dist.all_reduce(self._full)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
@@ -25,8 +27,17 @@ class UnitKernel:
         self._hidden = [x for x in self._inputs if x.requires_grad]
         self._weights = [weight for weight in self._block.parameters() if weight.requires_grad]
 
-    def run(self) -> dict[Pass, float]:
-        """Seconds of forward and backward, and of backward by inputs and by weights."""
+    def run(self, least: float = 0.0) -> dict[Pass, float]:
+        """Mean seconds of forward, of backward, and of backward by inputs and by weights, over ``least`` seconds."""
+        totals: dict[Pass, float] = defaultdict(float)
+        rounds = 0
+        while rounds == 0 or sum(totals.values()) < least:
+            rounds += 1
+            for phase, seconds in self._once().items():
+                totals[phase] += seconds
+        return {phase: seconds / rounds for phase, seconds in totals.items()}
+
+    def _once(self) -> dict[Pass, float]:
         found: dict[Pass, float] = {}
         out, found["forward"] = self._clock.time(lambda: self._block(*self._inputs))
         gradient = torch.randn_like(out) if out.dim() else None
