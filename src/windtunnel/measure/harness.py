@@ -21,13 +21,17 @@ BLOCK = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Where and how to run: device, threads of a worker, workers that run the same kernel beside it, effort."""
+    """Where and how to run: device, threads of a worker, workers that run the same kernel beside it, effort.
+
+    ``prepare`` is the ``module:function`` a worker calls first, with device and threads.
+    """
 
     device: str = "cpu"
     threads: int | None = None
     co_runners: int = 0
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
+    prepare: str = "windtunnel.measure.torch.device:prepare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class _Worker:
         self._bench = bench
         context = multiprocessing.get_context("spawn")
         self._link, theirs = context.Pipe()
-        arguments = (theirs, bench.device, bench.threads, bench.effort)
+        arguments = (theirs, bench.device, bench.threads, bench.effort, bench.prepare)
         self._process = context.Process(target=serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()

@@ -15,13 +15,15 @@ from windtunnel.measure.harness import Bench, Result, run
 from windtunnel.measure.task import Task
 
 
-def session(tasks: Sequence[Task], path: str, bench: Bench, budget: float | None = None) -> Iterator[Result]:
+def session(
+    tasks: Sequence[Task], path: str, bench: Bench, budget: float | None = None, empty: Profile | None = None
+) -> Iterator[Result]:
     """Measure ``tasks`` into the profile at ``path``: every result is on disk when it is yielded.
 
     Keys the file has already are left alone. Raises MissingError without torch or the device, FormatError where the
-    file is of another device or software.
+    file is of another device or software. ``empty`` describes the machine; by default it is asked.
     """
-    empty = environment(bench)
+    empty = empty or environment(bench)
     if os.path.exists(path):
         repair(path)
         known = read_profile(path)

@@ -37,11 +37,10 @@ class Outcome:
     error: str = ""
 
 
-def serve(link: Connection, device: str, threads: int | None, effort: Effort) -> None:
+def serve(link: Connection, device: str, threads: int | None, effort: Effort, prepare: str) -> None:
     """Answer tasks until the parent hangs up; ``(task, True)`` is for a co-runner: run until told to stop."""
     _limit(effort.memory if device == "cpu" else None)
-    prepare = importlib.import_module("windtunnel.measure.torch.device").prepare
-    prepare(device, threads)
+    named(prepare)(device, threads)
     while True:
         try:
             task, beside = link.recv()
@@ -61,9 +60,14 @@ def _limit(memory: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
+def named(path: str) -> Any:
+    """The function ``module:function``."""
+    module, _, function = path.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
 def _kernel(task: Task, device: str) -> Any:
-    module, _, function = task.kernel.partition(":")
-    return getattr(importlib.import_module(module), function)(device, *task.arguments)
+    return named(task.kernel)(device, *task.arguments)
 
 
 def _measured(task: Task, device: str, effort: Effort) -> Outcome:
