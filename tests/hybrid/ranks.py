@@ -27,11 +27,12 @@ from jobs import CONFIGURATIONS, job_of
 from truth import trainer
 
 from windtunnel.cost.anchor import SLOWDOWN
-from windtunnel.cost.profile import Entry, Key, Profile
+from windtunnel.cost.profile import Key, Profile
 from windtunnel.cost.profile_keys import calibration_key, unit_key
 from windtunnel.cost.simulated import simulated_source
+from windtunnel.measure.statistics import entry
 from windtunnel.measure.torch.clock import Clock
-from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel
+from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel, slowdown
 from windtunnel.measure.torch.optimizer import OptimizerKernel
 from windtunnel.measure.torch.units import UnitKernel
 from windtunnel.measure.wanted import asked
@@ -39,6 +40,8 @@ from windtunnel.ops.sizes import Sizes, sizes
 
 LEAST = 0.15
 """Seconds of one sample of a unit: as long as a step of training, so that both meet other work on the machine alike."""
+
+BESIDE = tuple(calibration_key(name) for name in ("compute", "traffic", "both"))
 
 PACE = torch.randn(384, 384)
 
@@ -78,7 +81,7 @@ def measurements() -> list[Measurement]:
         *(partial(_unit, sized, UnitKernel(sized, clock)) for sized in units),
         *(partial(_one, key, OptimizerKernel(_name(key), count, clock)) for key, count in optimizers.items()),
         *(partial(_one, key, CollectiveKernel(_name(key), size, clock)) for key, size in collectives.items()),
-        lambda: {calibration_key(SLOWDOWN): beside.run()},
+        lambda: dict(zip(BESIDE, beside.run(), strict=True)),
     ]
 
 
@@ -145,15 +148,11 @@ def steadied(samples) -> list[float]:
 
 
 def profile_of(samples) -> Profile:
-    """Medians and percentiles of steadied samples; what has no unit is taken as it is."""
-    entries = []
-    for key, series in samples.items():
-        values = [value for value, _ in series] if key.op.startswith("calibration") else steadied(series)
-        cuts = statistics.quantiles(values, n=10)
-        entries.append(
-            Entry(key=key, seconds=statistics.median(values), low=cuts[0], high=cuts[-1], repeats=len(values))
-        )
-    return Profile(device=(("name", "cpu-core"),), software=(), method=(), entries=tuple(entries))
+    """Medians and percentiles of steadied samples, and what traffic costs compute, from the medians of both."""
+    series = {key: steadied(values) for key, values in samples.items()}
+    series[calibration_key(SLOWDOWN)] = [slowdown(list(zip(*(series.pop(key) for key in BESIDE), strict=True)))]
+    entries = tuple(entry(key, values) for key, values in series.items())
+    return Profile(device=(("name", "cpu-core"),), software=(), method=(), entries=entries)
 
 
 if __name__ == "__main__":

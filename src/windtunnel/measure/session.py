@@ -39,9 +39,10 @@ def session(
 def environment(bench: Bench) -> Profile:
     """A profile without entries: device, software and method of this machine."""
     try:
+        importlib.import_module("torch.nn")  # a folder named torch may pass for the package itself
         device = importlib.import_module("windtunnel.measure.torch.device")
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in ("torch", "torch.nn"):
             raise
         remedy = "pip install 'windtunnel[measure]', or a torch for your accelerator"
         raise MissingError(Fault("torch", "", "measuring runs on torch, which is not installed", remedy)) from None

@@ -51,9 +51,16 @@ def plan_document(tasks: Sequence[Planned]) -> list[dict[str, Any]]:
 
 def plan_text(tasks: Sequence[Planned]) -> RenderableType:
     """What to measure and why: the share of the step that stands on it, how well it is known, and the product."""
-    rows = [(task.label, percent(task.share), percent(task.uncertainty), percent(task.value)) for task in tasks[:SHOWN]]
+    rows = [
+        (_short(task.label), percent(task.share), percent(task.uncertainty), percent(task.value))
+        for task in tasks[:SHOWN]
+    ]
     left = [Text(f"and {len(tasks) - SHOWN} more", style="dim")] if len(tasks) > SHOWN else []
     return Group(table(("measure", "share of step", "known to", "value"), rows, title="Most valuable first"), *left)
+
+
+def _short(label: str, width: int = 58) -> str:
+    return label if len(label) <= width else label[: width - 1] + "…"
 
 
 def result_line(result: Done) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -34,11 +35,17 @@ class CollectiveKernel:
     def _all_reduce(self) -> None:
         dist.all_reduce(self._full)
 
-    def _all_gather(self) -> None:
-        dist.all_gather_into_tensor(self._full, self._part)
+    def _all_gather(self) -> Tensor:
+        """Into a buffer made for it, copied out to where it is used: as FSDP and sequence parallelism gather."""
+        gathered = torch.empty_like(self._full)
+        dist.all_gather_into_tensor(gathered, self._part)
+        return gathered.clone()
 
-    def _reduce_scatter(self) -> None:
-        dist.reduce_scatter_tensor(self._part, self._full)
+    def _reduce_scatter(self) -> Tensor:
+        """Copied into a buffer made for it, the mean in a new tensor: as FSDP and sequence parallelism scatter."""
+        mine = torch.empty_like(self._part)
+        dist.reduce_scatter_tensor(mine, self._full.clone())
+        return mine.div_(self._ranks)
 
     def _all_to_all(self) -> None:
         dist.all_to_all_single(torch.empty_like(self._full), self._full)
@@ -59,16 +66,16 @@ class BesideTraffic:
         self._clock = clock
         self._buffer = torch.randn(max(1, round(size / FP32)), device=clock.device)
         self._x = torch.randn(width, width, device=clock.device)
-        self._products = 1
+        self._products = 0
 
-    def run(self) -> float:
-        """(both − compute alone) / traffic alone: 0 where traffic is free, 1 where nothing overlaps."""
+    def run(self) -> tuple[float, float, float]:
+        """Seconds of compute alone, traffic alone, and both at once."""
         traffic = self._timed(lambda: dist.all_reduce(self._buffer))
-        one = self._clock.time(lambda: self._multiply(4))[1] / 4
-        self._products = max(4, round(2 * traffic / one))
+        if self._products == 0:
+            one = self._clock.time(lambda: self._multiply(4))[1] / 4
+            self._products = max(4, round(2 * traffic / one))
         compute = self._timed(lambda: self._multiply(self._products))
-        both = self._timed(self._together)
-        return (both - compute) / traffic
+        return compute, traffic, self._timed(self._together)
 
     def _timed(self, work: Callable[[], object]) -> float:
         dist.barrier()
@@ -83,3 +90,13 @@ class BesideTraffic:
         for _ in range(times):
             result = self._x @ self._x
         return result
+
+
+def slowdown(samples: Sequence[tuple[float, float, float]]) -> float:
+    """(both − compute) / traffic of the medians: 0 where traffic is free, 1 where nothing overlaps."""
+    compute, traffic, both = (median(series) for series in zip(*samples, strict=True))
+    return max((both - compute) / traffic, LEAST)
+
+
+LEAST = 1e-6
+"""A profile holds no zeros."""

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from windtunnel.measure.network import Question
-from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel
+from windtunnel.measure.torch.collectives import BesideTraffic, CollectiveKernel, slowdown
 from windtunnel.measure.torch.device import clock
 
 BESIDE = 2.0**23
@@ -44,7 +44,8 @@ def _samples(question: Question, device: str, rounds: int) -> list[float]:
     """Seconds of ``rounds`` series after one that warms up."""
     if question.kind == "beside":
         beside = BesideTraffic(BESIDE, clock(device))
-        return [beside.run() for _ in range(rounds + 1)][1:]
+        series = [beside.run() for _ in range(3 * rounds + 1)][1:]
+        return [slowdown(series[start : start + rounds]) for start in range(0, len(series), rounds)]
     kernel = CollectiveKernel(question.kind, question.size, clock(device))
     times = 8 if question.size < 2**22 else 2
     return [kernel.run(times) for _ in range(rounds + 1)][1:]

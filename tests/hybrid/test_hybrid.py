@@ -1,0 +1,63 @@
+"""A job on two ranks, projected from what one process measures, against the same job really run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch.nn")  # a folder of tests named torch would pass for the package itself
+if "WINDTUNNEL_HYBRID" not in os.environ:
+    pytest.skip("minutes of timing: make test-hybrid", allow_module_level=True)
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from compare import rows, summary, table
+from jobs import CONFIGURATIONS, job_of
+from ranks import profile_of, run
+
+from windtunnel.cost.measured import measured_source
+from windtunnel.projection.project import project
+
+ROUNDS = int(os.environ["WINDTUNNEL_HYBRID"])
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("ranks"), ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def found(timed):
+    made = rows(*timed)
+    print("\n" + table(made))
+    return made
+
+
+def test_enough_configurations(found):
+    assert len(found) == len(CONFIGURATIONS) >= 20
+
+
+def test_median_error(found):
+    assert summary(found, "measured").median <= 0.10
+
+
+def test_p90_of_the_error(found):
+    assert summary(found, "measured").p90 <= 0.20
+
+
+def test_decided_pairs_are_ordered(found):
+    assert summary(found, "measured").ordered >= 0.85
+
+
+def test_a_profile_is_worth_having(found):
+    assert summary(found, "measured").median < summary(found, "simulated").median
+
+
+def test_what_was_timed_is_measured_not_simulated(timed):
+    profile = profile_of(timed[1])
+    shares = project(job_of("dense", "ddp"), measured_source(job_of("dense", "ddp"), profile)).provenance
+    assert shares.measured > 0.8
+    assert shares.simulated < 0.02
