@@ -47,15 +47,27 @@ PLANS: dict[str, dict[str, Any]] = {
 """Sequences a step under ``batch``; the rest as the job format has it. FSDP on a CPU waits for its traffic."""
 
 
-def job_of(model: str, plan: str, num_layers: int | None = None) -> Job:
-    """A job on two cores in fp32, sequences of 128 tokens, two a micro-batch."""
-    spelled = dict(PLANS[plan])
+PILOTS: dict[str, dict[str, Any]] = {
+    "pilot-2": {"num_layers": 2, "batch": 4},
+    "pilot-4": {"num_layers": 4, "batch": 4},
+}
+"""Two and four layers on one core: real steps that their own profile must reproduce."""
+
+
+def job_of(model: str, plan: str) -> Job:
+    """A job in fp32, sequences of 128 tokens, two a micro-batch: a plan on two cores, or a pilot on one."""
+    spelled = dict(PILOTS[plan] if plan in PILOTS else PLANS[plan])
+    num_layers = spelled.pop("num_layers", None)
     batch = spelled.pop("batch")
     described = MODELS[model] | ({} if num_layers is None else {"num_layers": num_layers})
     return job_from_mapping(
         {
             "model": described,
-            "cluster": {"accelerator": CPU_CORE, "num_accelerators": 2, "accelerators_per_node": 2},
+            "cluster": {
+                "accelerator": CPU_CORE,
+                "num_accelerators": 1 if plan in PILOTS else 2,
+                "accelerators_per_node": 2,
+            },
             "software": {"framework": "torchtitan", "date": "2026-06", "attention": "sdpa"},
             "plan": {
                 "parallel": {},
@@ -71,3 +83,4 @@ def job_of(model: str, plan: str, num_layers: int | None = None) -> Job:
 
 CONFIGURATIONS = [(model, plan) for model in MODELS for plan in PLANS if (model, plan) != ("experts", "tp")]
 """Experts beside tensor parallelism need each token on one rank, that is sequence parallelism."""
+PILOTED = [(model, pilot) for model in MODELS for pilot in PILOTS]

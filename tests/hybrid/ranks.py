@@ -23,7 +23,7 @@ import torch.multiprocessing as mp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from jobs import CONFIGURATIONS, job_of
+from jobs import CONFIGURATIONS, PILOTED, job_of
 from truth import trainer
 
 from windtunnel.cost.anchor import SLOWDOWN
@@ -69,7 +69,7 @@ def measurements() -> list[Measurement]:
     """What projecting the configurations asks for, each key once."""
     clock = Clock()
     units, optimizers, collectives = {}, {}, {}
-    for configuration in CONFIGURATIONS:
+    for configuration in (*CONFIGURATIONS, *PILOTED):
         job = job_of(*configuration)
         source = simulated_source(job)
         wanted = asked(job, source, source.placements)
@@ -102,7 +102,7 @@ def rank(index: int, folder: str, rounds: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=index, world_size=2)
-    steps = {configuration: trainer(job_of(*configuration)) for configuration in CONFIGURATIONS}
+    steps = {configuration: trainer(job_of(*configuration)) for configuration in (*CONFIGURATIONS, *PILOTED)}
     measured = measurements()
     gc.disable()
     truth, profile = defaultdict(list), defaultdict(list)

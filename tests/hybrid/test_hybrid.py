@@ -15,7 +15,7 @@ if "WINDTUNNEL_HYBRID" not in os.environ:
 sys.path.insert(0, str(Path(__file__).parent))
 
 from compare import rows, summary, table
-from jobs import CONFIGURATIONS, job_of
+from jobs import CONFIGURATIONS, PILOTED, PILOTS, job_of
 from ranks import profile_of, run
 
 from windtunnel.cost.measured import measured_source
@@ -30,10 +30,16 @@ def timed(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(timed):
+def everything(timed):
     made = rows(*timed)
-    print("\n" + table(made))
+    found = [row for row in made if row.name[1] not in PILOTS]
+    print("\n" + table(found) + "\n\n" + table([row for row in made if row.name[1] in PILOTS]))
     return made
+
+
+@pytest.fixture(scope="module")
+def found(everything):
+    return [row for row in everything if row.name[1] not in PILOTS]
 
 
 def test_enough_configurations(found):
@@ -50,6 +56,12 @@ def test_p90_of_the_error(found):
 
 def test_decided_pairs_are_ordered(found):
     assert summary(found, "measured").ordered >= 0.85
+
+
+def test_pilots_reproduce_themselves(everything):
+    errors = {row.name: row.measured / row.real - 1 for row in everything if row.name in PILOTED}
+    assert len(errors) == len(PILOTED)
+    assert max(map(abs, errors.values())) <= 0.05, errors
 
 
 def test_a_profile_is_worth_having(found):

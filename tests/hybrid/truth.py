@@ -18,9 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk
 from windtunnel.measure.torch.blocks.ends import cross_entropy
+from windtunnel.measure.torch.clock import Clock
 from windtunnel.measure.torch.groups import TensorParallel
 from windtunnel.measure.torch.model import ChunkModule
 from windtunnel.measure.torch.optimizer import optimizer
+from windtunnel.measure.torch.pilot import Pilot
 from windtunnel.schedule.job_order import job_order
 
 Step = Callable[[], Tensor | None]
@@ -28,6 +30,8 @@ Step = Callable[[], Tensor | None]
 
 def trainer(job: Job) -> Step:
     """A function that runs one whole training step of ``job`` on this rank, optimizer included."""
+    if job.plan.parallel.world == 1:
+        return Pilot(job, Clock()).step
     if job.plan.parallel.pp > 1:
         return _pipeline(job)
     if job.plan.parallel.tp > 1:
