@@ -27,7 +27,7 @@ test-hybrid: ## Jobs on two ranks of this CPU, projected from one process, again
 measure-gpu: ## The standard suite and a real step of 8B-class layers against its projection, on the accelerator here
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet torch numpy pytest hypothesis --editable .
-	.venv-torch/bin/python -m windtunnel.measure.torch.end_to_end $(MEASURE)
+	.venv-torch/bin/python benchmarks/end_to_end.py $(MEASURE)
 
 test-ilp: $(VENV)/.installed ## Our schedules against proven optima
 	$(BIN)/python -m pip install --quiet 'ortools>=9.10'

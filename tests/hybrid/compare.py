@@ -9,8 +9,7 @@ from itertools import combinations
 from jobs import job_of
 from ranks import profile_of
 
-from windtunnel.cost.anchor import anchored
-from windtunnel.cost.measured import measured_source
+from windtunnel.projection.measured import project_measured
 from windtunnel.projection.project import project
 
 DECIDED = 0.02
@@ -41,8 +40,7 @@ def rows(truth, samples) -> list[Row]:
     found = []
     for name, series in at_pace(truth, middle).items():
         job = job_of(*name)
-        real = anchored(job, profile)
-        step = project(real, measured_source(real, profile)).step_time
+        step = project_measured(job, profile)[0].step_time
         found.append(Row(name, statistics.median(s for s, _ in series), step, project(job).step_time))
     return found
 

@@ -38,7 +38,7 @@ from windtunnel.measure.torch.units import UnitKernel
 from windtunnel.measure.wanted import asked
 from windtunnel.ops.sizes import Sizes, sizes
 
-LEAST = 0.15
+LEAST = 0.1
 """Seconds of one sample of a unit: as long as a step of training, so that both meet other work on the machine alike."""
 
 BESIDE = tuple(calibration_key(name) for name in ("compute", "traffic", "both"))
@@ -77,8 +77,10 @@ def measurements() -> list[Measurement]:
         optimizers |= wanted.optimizers
         collectives |= wanted.collectives
     beside = BesideTraffic(8e6, clock)
+    kernels = {sized: UnitKernel(sized, clock) for sized in units}
     return [
-        *(partial(_unit, sized, UnitKernel(sized, clock)) for sized in units),
+        *(partial(_unit, sized, kernel) for sized, kernel in kernels.items()),
+        *(partial(_alone, sized, kernel) for sized, kernel in kernels.items()),
         *(partial(_one, key, OptimizerKernel(_name(key), count, clock)) for key, count in optimizers.items()),
         *(partial(_one, key, CollectiveKernel(_name(key), size, clock)) for key, size in collectives.items()),
         lambda: dict(zip(BESIDE, beside.run(), strict=True)),
@@ -90,7 +92,18 @@ def _name(key: Key) -> str:
 
 
 def _unit(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
-    return {unit_key(sized, phase): value for phase, value in kernel.run(LEAST).items()}
+    """With a co-runner: the other rank does the same."""
+    return {unit_key(sized, phase, 1): value for phase, value in kernel.run(LEAST).items()}
+
+
+def _alone(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
+    """One rank after the other, the other one waiting."""
+    for turn in (0, 1):
+        dist.barrier()
+        if turn == dist.get_rank():
+            found = {unit_key(sized, phase, 0): value for phase, value in kernel.run(LEAST).items()}
+    dist.barrier()
+    return found
 
 
 def _one(key: Key, kernel: CollectiveKernel | OptimizerKernel) -> dict[Key, float]:

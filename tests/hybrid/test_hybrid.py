@@ -18,8 +18,7 @@ from compare import rows, summary, table
 from jobs import CONFIGURATIONS, PILOTED, PILOTS, job_of
 from ranks import profile_of, run
 
-from windtunnel.cost.measured import measured_source
-from windtunnel.projection.project import project
+from windtunnel.projection.measured import project_measured
 
 ROUNDS = int(os.environ["WINDTUNNEL_HYBRID"])
 
@@ -70,6 +69,6 @@ def test_a_profile_is_worth_having(found):
 
 def test_what_was_timed_is_measured_not_simulated(timed):
     profile = profile_of(timed[1])
-    shares = project(job_of("dense", "ddp"), measured_source(job_of("dense", "ddp"), profile)).provenance
+    shares = project_measured(job_of("dense", "ddp"), profile)[0].provenance
     assert shares.measured > 0.8
     assert shares.simulated < 0.02

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windtunnel.measure.harness import Bench, Result
+    from windtunnel.measure.plan import Layers
     from windtunnel.measure.task import Task
 
 
@@ -30,6 +31,9 @@ def measure(
     world: Annotated[int | None, Parameter(help="Time the job's collectives too, over this many ranks.")] = None,
     threads: Annotated[int | None, Parameter(help="Threads of one rank on a CPU.")] = None,
     co_runners: Annotated[int, Parameter(help="Copies of each kernel that run beside it, as other ranks will.")] = 0,
+    layers: Annotated[
+        Literal["blocks", "transformers"], Parameter(help="Whose layers: our reference blocks, or the framework's.")
+    ] = "blocks",
     slurm: Annotated[bool, switch("Run on a node of the cluster, through submitit.")] = False,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
@@ -40,14 +44,14 @@ def measure(
     from windtunnel.report.measuring import plan_document, plan_text
 
     seconds = _seconds(budget)
-    tasks = _tasks(job, suite, out, flags)
+    tasks = _tasks(job, suite, out, flags, co_runners, layers)
     if dry_run:
         if output.json:
             print_json(plan_document(tasks))
         else:
             print_screen(plan_text(tasks), output)
         return 0
-    bench = Bench(device=device, threads=threads, co_runners=co_runners, effort=Effort())
+    bench = Bench(device=device, threads=threads, co_runners=co_runners, effort=Effort(), layers=layers)
     if slurm:
         from windtunnel.measure.slurm import submitted
 
@@ -68,7 +72,9 @@ def _seconds(budget: str | None) -> float | None:
     return None if budget is None else parse(budget, "time")
 
 
-def _tasks(job: str | None, name: str | None, out: str, flags: JobFlags) -> Sequence[Task]:
+def _tasks(
+    job: str | None, name: str | None, out: str, flags: JobFlags, co_runners: int, layers: Layers
+) -> Sequence[Task]:
     """The suite's tasks, or the job's in view of what the profile knows already."""
     import os
 
@@ -84,7 +90,7 @@ def _tasks(job: str | None, name: str | None, out: str, flags: JobFlags) -> Sequ
     if os.path.exists(out):
         repair(out)
         known = read_profile(out)
-    return tasks_of(request(job, flags).load(), known)
+    return tasks_of(request(job, flags).load(), known, co_runners, layers)
 
 
 def _run(tasks: Sequence[Task], out: str, bench: Bench, budget: float | None, output: Output) -> list[Result]:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def project_measured(job: Job, path: str | None, mode: str, output: Output) -> int:
     """Print the projection of ``job``. Raises MissingError where a mode needs a profile and none was named."""
     from windtunnel.catalog.profiles import read_profile
-    from windtunnel.cost.anchor import anchored
-    from windtunnel.cost.measured import device_warnings, measured_source
+    from windtunnel.cost.measured import device_warnings
     from windtunnel.cost.simulated import simulated_source
     from windtunnel.projection.evidence import OpComparison, compare_ops
+    from windtunnel.projection.measured import project_measured as run
     from windtunnel.projection.project import project
     from windtunnel.report.json import projection_document, warnings_of
     from windtunnel.report.measured import ops_document, ops_text, provenance_text
@@ -30,10 +30,9 @@ def project_measured(job: Job, path: str | None, mode: str, output: Output) -> i
     projection, rows = simulated, list[OpComparison]()
     if path is not None and mode != "simulated":
         profile = read_profile(path)
-        real = anchored(job, profile)
-        source = measured_source(real, profile)
-        projection = replace(project(real, source), warnings=(*job.warnings, *device_warnings(job, profile)))
-        rows += compare_ops(job, simulated_source(job), real, source, projection.busiest_stage)
+        measured, source = run(job, profile)
+        projection = replace(measured, warnings=(*job.warnings, *device_warnings(job, profile)))
+        rows += compare_ops(job, simulated_source(job), measured.job, source, projection.busiest_stage)
     print_warnings(warnings_of(projection), output)
     if output.json:
         document = projection_document(projection)

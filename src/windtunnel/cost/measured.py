@@ -37,12 +37,14 @@ class Whole:
 class MeasuredSource:
     """Prices ops from ``profile``; ``split``: input and weight gradients run apart, as they were measured apart.
 
-    Inside a unit that was measured whole (``whole``), its ops share the unit's seconds in proportion to their own.
+    ``beside`` ranks of the host are busy at the same time, on average. Inside a unit that was measured whole
+    (``whole``), its ops share the unit's seconds in proportion to their own.
     """
 
     profile: Profile
     fallback: SimulatedSource
     split: bool
+    beside: float = 0.0
     whole: Whole = Whole()
 
     def cost(self, op: Op) -> OpCost:
@@ -112,7 +114,7 @@ def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
         for phase in ("F", "B", "W")
     }
     phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if source.split else ("forward", "backward")
-    found = {phase: source.profile.estimate(unit_key(sized, phase)) for phase in phases}
+    found = {phase: source.profile.estimate(unit_key(sized, phase, source.beside)) for phase in phases}
     if all(estimate is not None and estimate.evidence == "measured" for estimate in found.values()):
         return _ratios(found, summed, "measured")
     if all(estimate is not None for estimate in found.values()):
@@ -134,12 +136,13 @@ def _ratios(found: dict[Pass, Estimate | None], summed: dict[str, float], eviden
     return Whole(seconds["forward"] / summed["F"], into / summed["B"], weight / summed["W"], evidence)
 
 
-def measured_source(job: Job, profile: Profile) -> MeasuredSource:
+def measured_source(job: Job, profile: Profile, *, beside: float = 0.0) -> MeasuredSource:
     """The measured source of a job, simulated where the profile has no answer."""
     return MeasuredSource(
         profile=profile,
         fallback=simulated_source(job),
         split=job.plan.pipeline.schedule in SPLIT_SCHEDULES,
+        beside=beside,
     )
 
 

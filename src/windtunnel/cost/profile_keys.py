@@ -42,10 +42,14 @@ def _attention_sizes(op: Attention) -> dict[str, float]:
     }
 
 
-def unit_key(sizes: Sizes, phase: Pass) -> Key:
+BESIDE = "beside"
+"""The size that counts co-runners: copies of the unit that other ranks of the host execute at the same time."""
+
+
+def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0) -> Key:
     """The key of a whole unit without its collectives: a layer, the embedding, or head and loss."""
     shape: dict[str, float] = {"batch": sizes.batch, "sequence": sizes.sequence, "hidden": sizes.hidden}
-    shape["shards"] = sizes.shards
+    shape |= {"shards": sizes.shards, BESIDE: beside}
     words = ["layer" if sizes.kind == "layer" else sizes.kind, sizes.norm]
     if sizes.kind != "layer":
         shape["vocab"] = sizes.vocab

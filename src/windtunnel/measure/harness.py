@@ -23,7 +23,8 @@ BLOCK = 6
 class Bench:
     """Where and how to run: device, threads of a worker, workers that run the same kernel beside it, effort.
 
-    ``prepare`` is the ``module:function`` a worker calls first, with device and threads.
+    ``layers`` says whose layers its tasks time; ``prepare`` is the ``module:function`` a worker calls first, with
+    device and threads.
     """
 
     device: str = "cpu"
@@ -32,6 +33,7 @@ class Bench:
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
     prepare: str = "windtunnel.measure.torch.device:prepare"
+    layers: str = "blocks"
 
 
 @dataclass(frozen=True, slots=True)

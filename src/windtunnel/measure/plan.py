@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Literal
 
 from windtunnel.cost.measured import MeasuredSource, measured_source
 from windtunnel.cost.profile import Key, Pass, Profile
@@ -19,15 +20,21 @@ DOUBT = 0.25
 """Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
 about that much round a fitted efficiency (docs/hybrid.md)."""
 UNIT_PASSES: tuple[Pass, ...] = ("forward", "backward", "grad_input", "grad_weight")
+Layers = Literal["blocks", "transformers"]
+UNIT_KERNELS: dict[Layers, str] = {
+    "blocks": "windtunnel.measure.torch.kernels:unit",
+    "transformers": "windtunnel.measure.torch.transformers_layers:layer",
+}
+"""Whose layers a unit is: our reference blocks, or those of a framework that is installed."""
 EMPTY = Profile(device=(), software=(), method=(), entries=())
 
 
-def tasks_of(job: Job, known: Profile = EMPTY) -> tuple[Task, ...]:
+def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Layers = "blocks") -> tuple[Task, ...]:
     """Tasks of a job, most valuable first: whole units, then what they consist of, and the optimizer.
 
     A unit's seconds stand on itself; its ops only divide them, so their doubt counts once the unit is left out.
     """
-    source = measured_source(job, known)
+    source = measured_source(job, known, beside=co_runners)
     projection = project(job, source)
     stage, order = projection.busiest_stage, projection.timeline.order
     step = projection.step_time
@@ -40,7 +47,7 @@ def tasks_of(job: Job, known: Profile = EMPTY) -> tuple[Task, ...]:
         if named is not None and isinstance(priced.op, Gemm | GroupedGemm | Attention):
             ops[named] += priced.seconds / step
             described[named] = priced.op
-    found = [_unit_task(sized, share, known) for sized, share in units.items()]
+    found = [_unit_task(sized, share, known, co_runners, UNIT_KERNELS[layers]) for sized, share in units.items()]
     found += [
         Task(
             keys=(named,),
@@ -56,12 +63,12 @@ def tasks_of(job: Job, known: Profile = EMPTY) -> tuple[Task, ...]:
     return tuple(sorted(found, key=lambda task: -task.value))
 
 
-def _unit_task(sized: Sizes, share: float, known: Profile) -> Task:
-    keys = tuple(unit_key(sized, phase) for phase in UNIT_PASSES)
+def _unit_task(sized: Sizes, share: float, known: Profile, co_runners: int, kernel: str) -> Task:
+    keys = tuple(unit_key(sized, phase, co_runners) for phase in UNIT_PASSES)
     return Task(
         keys=keys,
-        kernel="windtunnel.measure.torch.kernels:unit",
-        arguments=(sized,),
+        kernel=kernel,
+        arguments=(sized, co_runners),
         label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens",
         share=share,
         uncertainty=_doubt(known, keys[0]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from windtunnel.catalog.profiles import append_entries, read_profile, repair, write_profile
@@ -49,8 +48,23 @@ def environment(bench: Bench) -> Profile:
     if not device.present(bench.device):
         rule = "torch sees no such device here"
         raise MissingError(Fault("--device", bench.device, rule, "use cpu, or a torch built for the accelerator"))
-    empty = Profile(device=device.describe(bench.device), software=device.software(), method=(), entries=())
-    return replace(empty, method=_method(bench))
+    software = (*_layers(bench.layers), *device.software())
+    return Profile(
+        device=device.describe(bench.device), software=tuple(sorted(software)), method=_method(bench), entries=()
+    )
+
+
+def _layers(whose: str) -> tuple[tuple[str, str], ...]:
+    """Layers of a framework are software of their own: their seconds never mix with those of our blocks."""
+    if whose == "blocks":
+        return ()
+    try:
+        version = importlib.import_module(f"windtunnel.measure.torch.{whose}_layers").VERSION
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("windtunnel"):
+            raise
+        raise MissingError(Fault("--layers", whose, "is not installed", f"pip install {whose}")) from None
+    return (("layers", version),)
 
 
 def _method(bench: Bench) -> tuple[tuple[str, str | float], ...]:

@@ -41,17 +41,22 @@ class Timed:
             self._call()
 
 
-def unit(device: str, sizes: Sizes, least: float = SHORT) -> _Unit:
-    """Forward and backward of a whole unit."""
-    return _Unit(sizes, UnitKernel(sizes, clock(device)), least if device == "cpu" else 0.0)
+def unit(device: str, sizes: Sizes, co_runners: int = 0) -> Unit:
+    """Forward and backward of a whole unit, named by how many run beside it."""
+    its = clock(device)
+    return Unit(sizes, UnitKernel(sizes, its), its, co_runners)
 
 
-class _Unit:
-    def __init__(self, sizes: Sizes, kernel: UnitKernel, least: float) -> None:
-        self._sizes, self._kernel, self._least = sizes, kernel, least
+class Unit:
+    """A unit whose seconds are named by its sizes and by how many run beside it."""
+
+    def __init__(self, sizes: Sizes, kernel: UnitKernel, its: Clock, co_runners: int) -> None:
+        self._sizes, self._kernel, self._beside = sizes, kernel, co_runners
+        self._least = SHORT if its.device == "cpu" else 0.0
 
     def run(self) -> dict[Key, float]:
-        return {unit_key(self._sizes, phase): seconds for phase, seconds in self._kernel.run(self._least).items()}
+        found = self._kernel.run(self._least)
+        return {unit_key(self._sizes, phase, self._beside): seconds for phase, seconds in found.items()}
 
 
 def optimizer(device: str, named: Key, count: float) -> Timed:

@@ -17,12 +17,15 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class UnitKernel:
-    """One unit with random operands; every call is one micro-batch, gradients accumulate as between micro-batches."""
+    """One unit, ours or ``block``, with random operands.
 
-    def __init__(self, sizes: Sizes, clock: Clock) -> None:
+    Every call is one micro-batch, gradients accumulate as between micro-batches.
+    """
+
+    def __init__(self, sizes: Sizes, clock: Clock, block: nn.Module | None = None) -> None:
         dtype = DTYPES[sizes.dtype]
         self._clock = clock
-        self._block: nn.Module = build(sizes).to(device=clock.device, dtype=dtype)
+        self._block = (block or build(sizes)).to(device=clock.device, dtype=dtype)
         self._inputs = inputs(sizes, dtype=dtype, device=clock.device)
         self._hidden = [x for x in self._inputs if x.requires_grad]
         self._weights = [weight for weight in self._block.parameters() if weight.requires_grad]
