@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -34,6 +34,13 @@ def project(
     trace: Annotated[
         str | None, Parameter(help="Write what runs when, and memory over time, to a file for Perfetto.")
     ] = None,
+    profile: Annotated[
+        str | None, Parameter(help="A profile of windtunnel measure: its seconds replace simulated ones.")
+    ] = None,
+    mode: Annotated[
+        Literal["simulated", "measured", "both"] | None,
+        Parameter(help="Whose seconds: both shows simulated beside measured, op by op. Measured with --profile."),
+    ] = None,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
@@ -46,10 +53,15 @@ def project(
     if flags.schedule == ALL_SCHEDULES:
         options = {
             "--explain": explain, "--elasticity": elasticity, "--balance": balance, "--timeline": timeline,
-            "--trace": trace,
+            "--trace": trace, "--profile": profile,
         }  # fmt: skip
         _refuse_beside_all(name for name, given in options.items() if given)
         return _compare_schedules(job, replace(flags, schedule=None), output)
+    if profile is not None or mode is not None:
+        from windtunnel.cli.measured import project_measured
+
+        _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace)
+        return project_measured(request(job, flags).load(), profile, mode or "measured", output)
     asked = request(job, flags)
     load = _balanced(asked) if balance else asked.load
     projection = run(load())
@@ -97,6 +109,14 @@ def _refuse_beside_all(options: Iterable[str]) -> None:
     """Raises FormatError for options that look into one projection."""
     rule, remedy = "it looks into one projection, and --schedule all makes many", "name one schedule, or leave it out"
     faults = [Fault(option, "", rule, remedy) for option in options]
+    if faults:
+        raise FormatError(faults)
+
+
+def _refuse_beside_profile(**options: object) -> None:
+    """Raises FormatError for options that vary or redraw a simulated projection."""
+    rule, remedy = "it looks into a simulated projection", "leave out --profile and --mode, or this option"
+    faults = [Fault(f"--{option}", "", rule, remedy) for option, given in options.items() if given]
     if faults:
         raise FormatError(faults)
 

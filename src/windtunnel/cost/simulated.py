@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from windtunnel.cost.collectives.all_reduce import all_reduce
 from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
@@ -12,12 +13,13 @@ from windtunnel.cost.collectives.ring import gather, link, nic
 from windtunnel.cost.kernels.attention import attention, scan
 from windtunnel.cost.kernels.gemm import gemm, grouped_gemm
 from windtunnel.cost.kernels.stream import stream
-from windtunnel.cost.source import OpCost
+from windtunnel.cost.source import Evidence, OpCost
 from windtunnel.job.cluster import Cluster
 from windtunnel.job.constants import Constants
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Parallel
 from windtunnel.job.software import Software
+from windtunnel.ops.chunk import Unit
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, RingExchange, Scan, Stream
 
 
@@ -86,6 +88,18 @@ class SimulatedSource:
             fixed = constants.p2p_latency + self.cluster.scale_out.latency
             return size / (constants.p2p_bandwidth * nic(self.cluster)) + fixed
         return size / (constants.p2p_bandwidth * link(self.cluster)) + constants.p2p_latency
+
+    def within(self, job: Job, unit: Unit) -> SimulatedSource:  # noqa: ARG002
+        """Itself: the simulated price of a whole is the sum of its ops."""
+        return self
+
+    def optimizer(self, job: Job, parameters: float) -> float | None:  # noqa: ARG002
+        """None: the state traffic of the formula."""
+        return None
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:  # noqa: ARG002
+        """Formulas, all of it."""
+        return "simulated"
 
     def _exchange(self, op: ExpertExchange) -> float:
         group = self.placements["ep"]

@@ -159,13 +159,16 @@ class BatchAdditions:
         windows = pricer.windows(forward, backward, parameters, columns.grad_reduce, columns.param_gather, repeated)
         late = once_a_step(_spread(groups.traffic(parameters), group), windows, rates, pricer.link).total
         if self.job.plan.parallel.pp == 1 and groups.whole.any():
-            late = np.where(groups.whole[group], self._by_layer(groups, backward, pricer.link)[:, group], late)
+            overlapped = np.maximum(columns.grad_reduce, columns.param_gather).astype(np.intp)
+            layered = self._by_layer(groups, backward, pricer.link)[overlapped, :, group].T
+            late = np.where(groups.whole[group], layered, late)
         sharded = groups.sharded(parameters)[group]
         optimizer = optimizer_seconds(self.job, sharded, parameters.total, 1.0 - groups.whole[group])
         return np.asarray(late + optimizer + offload_seconds(self.job, sharded, columns.on_host))
 
     def _by_layer(self, groups: ShardingGroups, backward: Floats, link: float) -> Floats:
-        """Additions of the only stage where every unit gathers and reduces on its own, ``[variant, group]``."""
+        """Additions of the only stage where every unit gathers and reduces on its own, without and with overlap,
+        ``[overlapped, variant, group]``."""
         base, result = grid_base(self.job), []
         for row, kernel in enumerate(self.rows.kernel):
             priced = priced_units(kernel_base(base, self.rows.kernels[kernel]), self.found.units)
@@ -174,8 +177,9 @@ class BatchAdditions:
                 (groups.traffic(u.parameters), u.cost.forward.total, u.cost.backward, n)
                 for u, n in ((priced[self.found.units.index(unit)], n) for unit, n in counted)
             ]
-            result.append(by_layer(self.job, units, float(backward[row, 0]), link).total)
-        return np.array(result)
+            last = float(backward[row, 0])
+            result.append([by_layer(self.job, units, last, link, overlapped).total for overlapped in (0.0, 1.0)])
+        return np.moveaxis(np.array(result), 1, 0)
 
 
 class ShardingGroups:

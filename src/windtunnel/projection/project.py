@@ -11,6 +11,7 @@ from windtunnel.job.job import Job
 from windtunnel.memory.structure import structures
 from windtunnel.ops.weights import active_parameters, total_parameters
 from windtunnel.projection.compose import finish
+from windtunnel.projection.evidence import provenance
 from windtunnel.projection.flops import flops_per_token
 from windtunnel.projection.memory import per_stage_parameters, project_memory
 from windtunnel.projection.result import Parameters, Projection, Provenance
@@ -59,7 +60,7 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
         bubble_fraction=_bubble_fraction(timeline),
         num_microbatches=job.plan.num_microbatches,
         busiest_stage=stage,
-        provenance=Provenance(),
+        provenance=Provenance() if source is None else provenance(job, source, costs, order, stage),
         costs=costs,
         timeline=timeline,
         run=run_answer(job, step_time),
