@@ -1,6 +1,7 @@
 """Speed of schedules against their budgets: ``make bench`` prints each figure beside what it may be.
 
-Processor seconds, so that a busy machine says the same. *cached*: the order is known, every span of the timeline is read. *uncached*: order, program and timeline from nothing.
+Processor seconds, so that a busy machine says the same. *cached*: the order is known, every span of the timeline is
+read. *uncached*: order, program and timeline from nothing.
 """
 
 from __future__ import annotations
