@@ -40,6 +40,16 @@ def test_the_published_zero_bubble_optima(cap: int, span: int) -> None:
     assert best.makespan == span
 
 
+@pytest.mark.parametrize(
+    ("p", "m", "cap", "above"), [(3, 6, 2, 0), (4, 8, 2, 0), (4, 8, 3, 2), (4, 8, 5, 0), (4, 8, 7, 0)]
+)
+def test_the_heuristic_under_caps_below_and_above_the_stages(p: int, m: int, cap: int, above: int) -> None:
+    order = build_order("zb_heuristic", p, m, memory_cap=cap)
+    found = gap(order, slots(order), 0.0, cap, time_limit=120.0)
+    assert found.best.proven
+    assert found.above == above
+
+
 GAPS = {
     ("gpipe", 3, 6, 1): 0, ("1f1b", 3, 6, 1): 0, ("looped_bfs", 2, 4, 2): 0, ("interleaved_1f1b", 2, 4, 2): 0,
     ("zb_h1", 3, 6, 1): 0, ("zb_heuristic", 3, 6, 1): 0, ("interleaved_zb", 2, 4, 2): 0, ("zbv", 2, 4, 2): 0,
@@ -71,7 +81,7 @@ def test_unequal_durations_and_hops_are_weighed() -> None:
     order = build_order("zb_heuristic", 3, 5, memory_cap=2, costs=(1.0, 1.5, 0.7, 0.3))
     found = gap(order, [ChunkDurations(1.0, 1.5, 0.7)] * 3, 0.3, 2.0, time_limit=120.0)
     assert found.best.proven
-    assert found.makespan == pytest.approx(31.8)
+    assert found.makespan == pytest.approx(28.3)
     assert found.best.makespan == pytest.approx(28.2)
     assert max(peak_in_flight(found.best.order)) <= 2
 
@@ -89,11 +99,18 @@ def test_more_memory_never_lengthens_the_optimum() -> None:
     assert spans == sorted(spans, reverse=True)
 
 
-def test_a_search_cut_short_says_what_it_knows() -> None:
+@pytest.mark.parametrize("seconds", [0.001, 0.5])
+def test_a_search_cut_short_says_what_it_knows(seconds: float) -> None:
     order = build_order("zbv", 4, 12)
-    found = gap(order, slots(order), 0.0, None, time_limit=0.5)
+    found = gap(order, slots(order), 0.0, None, time_limit=seconds)
     assert found.best.bound <= found.best.makespan <= found.makespan
     assert found.above_at_most >= found.above >= 0
+
+
+def test_a_search_cut_short_does_not_pass_off_an_order_that_is_too_big() -> None:
+    order = build_order("zbv", 4, 12)
+    with pytest.raises(LegalityError, match="seconds"):
+        optimum(order, slots(order), 0.0, 2.0, time_limit=0.001)
 
 
 def test_no_room_for_one_micro_batch() -> None:

@@ -8,6 +8,7 @@ from math import inf
 
 from windtunnel.schedule.action import Action, Kind, Rows
 from windtunnel.schedule.base import Costs, Request, Schedule, each, looped
+from windtunnel.schedule.zb_eager import EagerPipe
 from windtunnel.schedule.zb_greedy import Pipe, Switches
 
 EQUAL = (1.0, 1.0, 1.0, 0.0)
@@ -32,13 +33,21 @@ def rows(request: Request) -> Rows:
     best: tuple[float, list[bytearray]] = (inf, [])
     for cap in _caps(request):
         least = work + _least_bubble(p, m, cap, costs)
-        for switches in product((True, False), repeat=3):
+        for pipe in _pipes(p, m, cap, costs):
             if best[0] <= least * (1 + NOISE):
                 break
-            pipe = Pipe(p, m, cap, costs, Switches(*switches))
             if pipe.run(best[0] * (1 + NOISE) - work) and pipe.span < best[0]:
                 best = pipe.span, pipe.codes
     return tuple(_spelled(best[1], m))
+
+
+def _pipes(p: int, m: int, cap: int, costs: Costs) -> Iterator[Pipe | EagerPipe]:
+    """Empty pipes to fill: below p no stage can lead the next by a forward, which the greedy needs to keep all busy."""
+    if cap < p:
+        yield EagerPipe(p, m, cap, costs)
+        return
+    for switches in product((True, False), repeat=3):
+        yield Pipe(p, m, cap, costs, Switches(*switches))
 
 
 def _spelled(codes: Sequence[bytearray], m: int) -> Iterator[tuple[Action, ...]]:
@@ -51,12 +60,13 @@ def _spelled(codes: Sequence[bytearray], m: int) -> Iterator[tuple[Action, ...]]
 def _caps(request: Request) -> list[int]:
     """Caps worth trying, largest first; a larger cap adds to the list. At 2p and more the pipe can hide its depth.
 
-    m, every one up to p, eight steps to 2p, and doublings of 2p.
+    m, 1, eight steps to p and eight to 2p, and doublings of 2p.
     """
     p, m = request.num_stages, request.num_microbatches
     cap = m if request.memory_cap is None else min(request.memory_cap, m)
     doublings = takewhile(lambda size: size <= cap, (2 * p << k for k in count(1)))
-    tried = {m, *range(1, p + 1), *range(p, 2 * p + 1, max(1, p // 8)), *doublings}
+    step = max(1, p // 8)
+    tried = {m, 1, *range(p, 0, -step), *range(p, 2 * p + 1, step), *doublings}
     return sorted((size for size in tried if size <= cap), reverse=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 
+from windtunnel.errors import Fault, LegalityError
 from windtunnel.schedule.action import Order
 from windtunnel.schedule.in_flight import peak_in_flight
 from windtunnel.search.order_model import Objective, order_problem, read_order, solve, start_from
@@ -79,12 +80,25 @@ def optimum(
     """
     alive = floor(memory_cap * known.virtual_stages + 1e-9)
     problem = order_problem(known, durations, transfer, alive, objective)
-    start_from(problem, execute(known, durations, transfer))
-    solver, proven = solve(problem, time_limit)
+    start = execute(known, durations, transfer)
+    start_from(problem, start)
+    found = solve(problem, time_limit)
+    if found is None:
+        return _unimproved(start, memory_cap, objective, time_limit)
+    solver, proven = found
     order = read_order(problem, solver)
     seconds = _measured(execute(order, durations, transfer), objective)
     bound = seconds if proven else min(seconds, solver.best_objective_bound / problem.scale)
     return Optimum(makespan=seconds, bound=bound, proven=proven, order=order)
+
+
+def _unimproved(start: Timeline, memory_cap: float, objective: Objective, time_limit: float) -> Optimum:
+    """The order that was known, which takes no less than its busiest rank. Raises LegalityError where it is too big."""
+    if max(peak_in_flight(start.order)) > memory_cap:
+        rule, remedy = f"no order was found in {time_limit:g} seconds", "give more seconds or fewer micro-batches"
+        raise LegalityError(Fault("--time-limit", f"{time_limit:g}", rule, remedy))
+    busiest = max(start.busy(rank) for rank in range(len(start.spans)))
+    return Optimum(makespan=_measured(start, objective), bound=busiest, proven=False, order=start.order)
 
 
 def _measured(timeline: Timeline, objective: Objective) -> float:
