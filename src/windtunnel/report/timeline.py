@@ -68,7 +68,11 @@ def memory_timeline_text(projection: Projection, points: Sequence[Point], alive:
     levels = _highest(points, projection.step_time)
     margin = len("999.9 GiB")
     title = f"Allocated memory of stage {projection.memory.peak.stage}"
-    lines = [Text.assemble((title, "bold"), ("; ░ weights, gradients, optimizer state (moments from the second step on)", "dim"))]
+    lines = [
+        Text.assemble(
+            (title, "bold"), ("; ░ weights, gradients, optimizer state (moments from the second step on)", "dim")
+        )
+    ]
     for row in range(HEIGHT, 0, -1):
         label = human_bytes(peak * row / HEIGHT) if row in (HEIGHT, HEIGHT // 2) else ""
         line = Text(f"{label:>{margin}} ", style="dim")
