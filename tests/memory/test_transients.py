@@ -121,3 +121,13 @@ def test_a_recipe_of_the_framework_sets_precision(make_job: MakeJob) -> None:
     assert precision("megatron-bridge", "qwen3-30b-a3b") == ("bf16", "fp32")
     assert precision("megatron-bridge", "llama3.1-8b") == ("fp32", "fp32")
     assert precision("megatron-core", "moonlight-16b-a3b") == ("fp32", "fp32")
+
+
+def test_fsdp_reduces_embedding_and_head_last(make_job: MakeJob) -> None:
+    """2 bytes of gradient and 4 of the reduction's input; the peak where a micro-batch is tiny."""
+    tiny = {"micro_batch_size": 1, "global_batch_size": 64, "sequence_length": 128}
+    software = {"framework": "torchtitan", "date": "2025-06"}
+    job = make_job({"software": software, "plan.sharding.strategy": "fsdp", "plan.batch": tiny})
+    last = next(c for c in structures(job)[0].candidates if c.moment == "gradient_reduction")
+    assert last.passing == 6 * (2 * VOCAB * HIDDEN + HIDDEN)
+    assert project_memory(job).peak.moment == "gradient_reduction"

@@ -187,6 +187,19 @@ def fsdp_buffers(job: Job, held: tuple[Unit, ...]) -> float:
     return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, held)
 
 
+def reduction_bytes(job: Job, held: tuple[Unit, ...]) -> float:
+    """What the last gradients hold on their way, with nothing in flight.
+
+    FSDP reduces its root group last: unsharded bf16 gradients and the input of the reduction in its own dtype.
+    Gradients that are not reduced in the buffer they accumulate in pass through one bucket.
+    """
+    plan, traits = job.plan, job.software.traits
+    if plan.sharding.shards_parameters:
+        root = 0.0 if traits.kept_tensors == "xla" else _ends(job, held)
+        return (2.0 + BYTES[plan.precision.grad_reduce]) * root
+    return 0.0 if traits.one_gradient_buffer else traits.gradient_bucket
+
+
 def head_bytes(job: Job, held: tuple[Unit, ...]) -> float:
     """What the head holds beside the logits: its weights where XLA gathers them for the loss, or the dummy gradient
     that Megatron's own linear layer makes and drops."""

@@ -18,6 +18,7 @@ from windtunnel.memory.kept import (
     kept_chunk,
     largest_tensor,
     placeholder_bytes,
+    reduction_bytes,
     stage_units,
 )
 from windtunnel.ops.chunk import LocalParameters, chunk_parameters, units
@@ -99,7 +100,7 @@ def _structures(job: Job) -> tuple[StageStructure, ...]:
         result.append(
             StageStructure(
                 parameters=stage.parameters,
-                candidates=(*candidates, OPTIMIZER),
+                candidates=(*candidates, _after("gradient_reduction", stage.reduction), _after("optimizer", 0.0)),
                 resident=stage.resident + received_ahead(job, held),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
                 cached=_cached(candidates, max(k.loss_cached for k in own)),
@@ -119,11 +120,13 @@ def _alike(job: Job) -> tuple[Chunk, ...]:
 
 
 class Holding(NamedTuple):
-    """What a stage holds whatever is in flight; ``head`` bytes live while the loss does."""
+    """What a stage holds whatever is in flight; ``head`` bytes live while the loss does, ``reduction`` bytes while the
+    last gradients are reduced."""
 
     parameters: LocalParameters
     resident: float
     head: float
+    reduction: float
     largest_tensor: float
 
 
@@ -136,6 +139,7 @@ def stage_holding(job: Job, chunks: tuple[Chunk, ...]) -> Holding:
         parameters=parameters,
         resident=placeholder_bytes(job, held) + fsdp_buffers(job, held) + workspace(job),
         head=head_bytes(job, held),
+        reduction=reduction_bytes(job, held),
         largest_tensor=largest_tensor(job, held),
     )
 
@@ -189,7 +193,9 @@ def received_ahead(job: Job, held: tuple[int, ...]) -> float:
     return job.plan.num_microbatches * each * sum((chunk > 0) + (chunk < last) for chunk in held)
 
 
-OPTIMIZER = Candidate(moment="optimizer", in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=0.0)
+def _after(moment: Moment, passing: float) -> Candidate:
+    """A moment after the last backward: nothing is in flight."""
+    return Candidate(moment=moment, in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=passing)
 
 
 def workspace(job: Job) -> float:

@@ -149,7 +149,7 @@ class BatchMemory:
         for kind, own in enumerate(self._holdings(states_of[0])):
             parameters = self.stages.parameters[kind]
             held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, own.largest_tensor)
-            moving = np.maximum(passing[:, kind, None], held.stepping)
+            moving = np.maximum(np.maximum(passing[:, kind, None], own.reduction), held.stepping)
             allocated = compose.allocated(held, own.resident, moving)
             outside = compose.overhead(allocated, *outside_of)
             worst = np.maximum(
