@@ -38,7 +38,7 @@ from windtunnel.measure.torch.units import UnitKernel
 from windtunnel.measure.wanted import asked
 from windtunnel.ops.sizes import Sizes, sizes
 
-LEAST = 0.1
+LEAST = 0.15
 """Seconds of one sample of a unit: as long as a step of training, so that both meet other work on the machine alike."""
 
 BESIDE = tuple(calibration_key(name) for name in ("compute", "traffic", "both"))
@@ -53,6 +53,20 @@ def pace() -> float:
     for _ in range(24):
         PACE @ PACE
     return latest(time.perf_counter() - start)
+
+
+def timed(step: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def first_alone(step: Callable[[], object]) -> float:
+    """Seconds of one call on the first rank while the other one waits."""
+    seconds = timed(step) if dist.get_rank() == 0 else 0.0
+    dist.barrier()
+    return latest(seconds)
 
 
 def latest(seconds: float) -> float:
@@ -92,8 +106,8 @@ def _name(key: Key) -> str:
 
 
 def _unit(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
-    """With a co-runner: the other rank does the same."""
-    return {unit_key(sized, phase, 1): value for phase, value in kernel.run(LEAST).items()}
+    """With a co-runner, the other rank; ranks that wait for each other are as slow as the slower one."""
+    return {unit_key(sized, phase, 1): latest(value) for phase, value in kernel.run(LEAST).items()}
 
 
 def _alone(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
@@ -129,10 +143,10 @@ def rank(index: int, folder: str, rounds: int) -> None:
             dist.barrier()
             if callable(item):
                 taken = item()
+            elif item[0] in PILOTED:
+                taken = {item[0]: first_alone(item[1])}
             else:
-                start = time.perf_counter()
-                item[1]()
-                taken = {item[0]: latest(time.perf_counter() - start)}
+                taken = {item[0]: latest(timed(item[1]))}
             after = pace()
             into = profile if callable(item) else truth
             for name, seconds in taken.items():

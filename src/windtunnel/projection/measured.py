@@ -14,12 +14,13 @@ from windtunnel.projection.result import Projection
 def project_measured(job: Job, profile: Profile) -> tuple[Projection, MeasuredSource]:
     """The projection of ``job`` from ``profile``, and the source that priced it.
 
-    Ranks that share a host slow each other. Where units were measured with and without co-runners, a stage has as many
-    beside it as the others are busy; that is read off the timeline of a first projection with all of them busy.
+    Ranks that share a host slow each other; a job has at most its other ranks beside it. Where units were measured
+    with and without co-runners, a stage has as many beside it as the others are busy; that is read off the timeline of
+    a first projection with all of them busy.
     """
     real = anchored(job, profile)
     levels = sorted({dict(entry.key.shape)[BESIDE] for entry in profile.entries if BESIDE in dict(entry.key.shape)})
-    most = levels[-1] if levels else 0.0
+    most = min(levels[-1], job.plan.parallel.world - 1) if levels else 0.0
     source = measured_source(real, profile, beside=most)
     projection = project(real, source)
     if len(levels) < 2 or job.plan.parallel.pp == 1:
