@@ -34,6 +34,8 @@ NUMPY = {
     ("projection", "batch.py"): "numpy",
     ("search", "table.py"): "numpy",
     ("search", "exhaustive.py"): "numpy",
+    ("calibration", "fit.py"): "numpy",
+    ("calibration", "anchor.py"): "numpy",
 }
 """Where a lower floor may take arrays."""
 

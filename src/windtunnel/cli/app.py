@@ -28,6 +28,10 @@ VERBS = {
     "tune": ("windtunnel.cli.tune:tune", "Every plan: the fastest that fits, and the proof. Exit 1: nothing fits."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
+    "calibrate": (
+        "windtunnel.cli.calibrate:calibrate",
+        "Refit the constants on measured runs, sources left out in turn.",
+    ),
     "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),
     "show": ("windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
 }

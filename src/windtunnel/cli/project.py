@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
-from windtunnel.errors import Fault, FormatError
+from windtunnel.errors import Fault, FormatError, MissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from windtunnel.calibration.anchor import Anchor
+    from windtunnel.job.job import Job
     from windtunnel.projection.result import Projection
     from windtunnel.step.streams import StreamSpan
 
@@ -31,10 +33,15 @@ def project(
     trace: Annotated[
         str | None, Parameter(help="Write what runs when, and memory over time, to a file for Perfetto.")
     ] = None,
+    anchor: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="Files of records: own runs of the same software and accelerator, as evidence."),
+    ] = None,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
     """Memory and throughput of one job."""
+    from windtunnel.catalog.calibration import with_uncertainty
     from windtunnel.projection.elasticity import elasticity as elasticities
     from windtunnel.projection.explain import explain as explanations
     from windtunnel.projection.project import project as run
@@ -45,9 +52,12 @@ def project(
         _refuse_beside_all(name for name, given in options.items() if given)
         return _compare_schedules(job, replace(flags, schedule=None), output)
     asked = request(job, flags)
-    projection = run(asked.load())
+    found = _anchor(asked.load(), anchor, output) if anchor else None
+    load = asked.load if found is None else _under(asked, found.values)
+    projection = run(load())
     if explain:
-        projection = explanations(projection, asked.load)
+        projection = explanations(projection, load)
+    projection = with_uncertainty(projection) if found is None else _carried(projection, found)
     slopes = elasticities(projection.job) if elasticity else None
     if trace is not None:
         _write_trace(projection, trace)
@@ -75,6 +85,39 @@ def project(
     if slopes is not None:
         print_screen(elasticity_text(slopes), output)
     return 0
+
+
+def _carried(projection: Projection, found: Anchor) -> Projection:
+    from windtunnel.calibration.anchor import anchored
+
+    return anchored(projection, found)
+
+
+def _anchor(job: Job, files: list[str], output: Output) -> Anchor:
+    """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
+    from windtunnel.calibration.anchor import anchor, comparable_runs
+    from windtunnel.catalog.calibration import spreads
+    from windtunnel.projection.project import step_time
+    from windtunnel.records.own import own_runs
+
+    own = comparable_runs(job, own_runs(files))
+    if not own:
+        rule = "an anchor is a measured speed of the same framework on the same accelerator"
+        given = f"{job.software.framework} on {job.cluster.accelerator.name}"
+        raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
+    found = anchor(job, own, spreads(), step_time)
+    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
+    return found
+
+
+def _under(asked: Request, values: Mapping[str, float]) -> Callable[..., Job]:
+    """Loads the job and its variants with other constants."""
+
+    def load(further: Mapping[str, object] | None = None) -> Job:
+        job = asked.load(further)
+        return replace(job, constants=job.constants.having(values))
+
+    return load
 
 
 def _refuse_beside_all(options: Iterable[str]) -> None:
