@@ -6,7 +6,7 @@ ROUNDS ?= 10
 MEASURE ?= --device cuda --out src/windtunnel/data/profiles/measured.yaml
 DEMO ?= examples/llama3.1-70b-64-h100.yaml
 
-.PHONY: demo test test-torch test-hybrid measure-gpu test-ilp lint bench docs clean
+.PHONY: demo test test-torch test-hybrid measure-gpu test-ilp lint bench docs calibrate accuracy clean
 
 demo: $(VENV)/.installed ## Project the main example and explain it
 	$(BIN)/windtunnel project $(DEMO) --explain
@@ -44,6 +44,12 @@ bench: $(VENV)/.installed ## Figures beside their budgets
 docs: $(VENV)/.installed ## Rewrite the pasted output in README and docs from real runs
 	$(BIN)/python docs/cli.py
 	$(BIN)/python docs/examples.py README.md docs/*.md
+
+calibrate: $(VENV)/.installed ## Refit the constants on the committed records
+	$(BIN)/windtunnel calibrate tests/data/ground_truth --out src/windtunnel/data/calibration --json > tests/data/calibration.json
+
+accuracy: $(VENV)/.installed ## Write docs/accuracy.md, its plots and the table CI compares with
+	$(BIN)/python docs/accuracy.py tests/data/ground_truth tests/data/calibration.json tests/data/accuracy.json
 
 # pip reads dependency groups from 25.1 on; the one a fresh venv brings may be older.
 $(VENV)/.installed: pyproject.toml

@@ -38,6 +38,8 @@ ARRAYS_AND_SOLVERS = {
     ("projection", "options.py"): "numpy",
     ("search", "examine.py"): "numpy",
     ("search", "order_model.py"): "ortools",
+    ("calibration", "fit.py"): "numpy",
+    ("calibration", "anchor.py"): "numpy",
 }
 """Where a lower floor may take arrays, or the solver of an extra."""
 

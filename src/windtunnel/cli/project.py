@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
-from windtunnel.errors import Fault, FormatError
+from windtunnel.errors import Fault, FormatError, MissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from windtunnel.cli.flags import Request
+    from windtunnel.calibration.anchor import Anchor
     from windtunnel.job.job import Job
     from windtunnel.projection.result import Projection
     from windtunnel.step.streams import StreamSpan
@@ -41,10 +41,15 @@ def project(
         Literal["simulated", "measured", "both"] | None,
         Parameter(help="Whose seconds: both shows simulated beside measured, op by op. Measured with --profile."),
     ] = None,
+    anchor: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="Files of records: own runs of the same software and accelerator, as evidence."),
+    ] = None,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
     """Memory and throughput of one job."""
+    from windtunnel.catalog.calibration import with_uncertainty
     from windtunnel.projection.elasticity import elasticity as elasticities
     from windtunnel.projection.explain import explain as explanations
     from windtunnel.projection.project import project as run
@@ -63,10 +68,13 @@ def project(
         _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace)
         return project_measured(request(job, flags).load(), profile, mode or "measured", output)
     asked = request(job, flags)
-    load = _balanced(asked) if balance else asked.load
+    found = _anchor(asked.load(), anchor, output) if anchor else None
+    load = asked.load if found is None else _under(asked, found.values)
+    load = _balanced(load) if balance else load
     projection = run(load())
     if explain:
         projection = explanations(projection, load)
+    projection = with_uncertainty(projection) if found is None else _carried(projection, found)
     slopes = elasticities(projection.job) if elasticity else None
     if trace is not None:
         _write_trace(projection, trace)
@@ -96,13 +104,46 @@ def project(
     return 0
 
 
-def _balanced(asked: Request) -> Callable[..., Job]:
+def _balanced(load: Callable[..., Job]) -> Callable[..., Job]:
     """Loads the job with the balanced layout of what was asked for, and with changes on top of it."""
     from windtunnel.projection.layouts import balanced
     from windtunnel.schedule.layout import layout_text
 
-    layout = layout_text(balanced(asked.load()))
-    return lambda further=None: asked.load({"plan.pipeline.layout": layout, **(further or {})})
+    layout = layout_text(balanced(load()))
+    return lambda further=None: load({"plan.pipeline.layout": layout, **(further or {})})
+
+
+def _carried(projection: Projection, found: Anchor) -> Projection:
+    from windtunnel.calibration.anchor import anchored
+
+    return anchored(projection, found)
+
+
+def _anchor(job: Job, files: list[str], output: Output) -> Anchor:
+    """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
+    from windtunnel.calibration.anchor import anchor, comparable_runs
+    from windtunnel.catalog.calibration import spreads
+    from windtunnel.projection.project import step_time
+    from windtunnel.records.own import own_runs
+
+    own = comparable_runs(job, own_runs(files))
+    if not own:
+        rule = "an anchor is a measured speed of the same framework on the same accelerator"
+        given = f"{job.software.framework} on {job.cluster.accelerator.name}"
+        raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
+    found = anchor(job, own, spreads(), step_time)
+    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
+    return found
+
+
+def _under(asked: Request, values: Mapping[str, float]) -> Callable[..., Job]:
+    """Loads the job and its variants with other constants."""
+
+    def load(further: Mapping[str, object] | None = None) -> Job:
+        job = asked.load(further)
+        return replace(job, constants=job.constants.having(values))
+
+    return load
 
 
 def _refuse_beside_all(options: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ class SimulatedSource:
     software: Software
     parallel: Parallel
     constants: Constants
-    sinks: bool
+    expert_bias: bool
 
     @property
     def placements(self) -> dict[str, Placement]:
@@ -44,13 +44,12 @@ class SimulatedSource:
             case Gemm():
                 return gemm(op, accelerator, constants.gemm)
             case GroupedGemm():
-                return grouped_gemm(
-                    op, accelerator, constants.gemm, fuser=self.software.cuda_graphs == "full_iteration"
-                )
+                return grouped_gemm(op, accelerator, constants.gemm)
             case Attention():
                 return attention(op, accelerator, self.software, constants.attention)
             case Stream():
-                return stream(op, accelerator, constants.stream, sinks=self.sinks)
+                fused = self.software.cuda_graphs == "full_iteration"
+                return stream(op, accelerator, constants.stream, expert_bias=self.expert_bias, fused=fused)
             case Scan():
                 return scan(op, accelerator, constants.attention)
         return OpCost(self._network(op), "network")
@@ -118,5 +117,5 @@ def simulated_source(job: Job) -> SimulatedSource:
         software=job.software,
         parallel=job.plan.parallel,
         constants=job.constants,
-        sinks=job.model.attention_sinks,
+        expert_bias=job.model.mlp_bias,
     )

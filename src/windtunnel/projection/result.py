@@ -83,7 +83,10 @@ class Knob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
+    """A value nobody gave: the relative change of step time were it ``otherwise``."""
+
     path: str
+    otherwise: object
     effect: float
 
 
@@ -92,6 +95,15 @@ class Explanation:
     binding: tuple[Binding, ...]
     assumptions: tuple[Assumption, ...]
     knobs: tuple[Knob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """Intervals that hold the measured value with probability ``level``, in seconds and bytes; None: not known."""
+
+    level: float
+    step_time: tuple[float, float] | None = None
+    peak_device: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,4 +139,5 @@ class Projection:
     timeline: Timeline
     run: RunAnswer | None = None
     explanation: Explanation | None = None
+    uncertainty: Uncertainty | None = None
     warnings: tuple[str, ...] = ()

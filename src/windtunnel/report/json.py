@@ -46,7 +46,7 @@ def projection_document(projection: Projection) -> dict[str, Any]:
             "num_microbatches": projection.num_microbatches,
         },
         "provenance": plain(projection.provenance),
-        "uncertainty": None,
+        "uncertainty": None if projection.uncertainty is None else plain(projection.uncertainty),
         "run": plain(projection.run),
         "headroom": projection.memory.headroom,
         "explain": None if projection.explanation is None else _explanation(projection.explanation),
