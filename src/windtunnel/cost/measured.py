@@ -113,7 +113,9 @@ def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
         phase: sum(cost.seconds for op in ops if op.phase == phase and (cost := source._alone(op)).bound != "network")
         for phase in ("F", "B", "W")
     }
-    phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if source.split else ("forward", "backward")
+    # Token ids want no gradient: the embedding's backward is one piece under every schedule.
+    split = source.split and unit.kind != "embedding"
+    phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if split else ("forward", "backward")
     found = {phase: source.profile.estimate(unit_key(sized, phase, source.beside)) for phase in phases}
     if all(estimate is not None and estimate.evidence == "measured" for estimate in found.values()):
         return _ratios(found, summed, "measured")

@@ -64,7 +64,8 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
 
 
 def _unit_task(sized: Sizes, share: float, known: Profile, co_runners: int, kernel: str) -> Task:
-    keys = tuple(unit_key(sized, phase, co_runners) for phase in UNIT_PASSES)
+    passes = UNIT_PASSES[:2] if sized.kind == "embedding" else UNIT_PASSES
+    keys = tuple(unit_key(sized, phase, co_runners) for phase in passes)
     return Task(
         keys=keys,
         kernel=kernel,
