@@ -125,7 +125,8 @@ def _stage_additions(
     for group in groups:
         rows, sharding = group.rows, group.job.plan.sharding
         if sharding.shards_parameters and job.plan.parallel.pp == 1:
-            late = by_layer(group.job, _units(group.pricer, stage), _backward(stage), group.pricer.link)
+            overlapped = np.maximum(reduces, gathers)[rows]
+            late = by_layer(group.job, _units(group.pricer, stage), _backward(stage), group.pricer.link, overlapped)
         else:
             windows = group.pricer.windows(stage, parameters, reduces[rows], gathers[rows], reductions(group.job))
             traffic = group.pricer.traffic(parameters)

@@ -72,7 +72,7 @@ def by_unit(
     units: Sequence[tuple[Traffic, float, float, int]],
     rates: DataParallelConstants,
     link: float,
-    overlapped: float = 1.0,
+    overlapped: Number,
 ) -> StepAddition:
     """FSDP for one micro-batch: each unit's gather runs beside the unit before it, its reduction beside the next.
 
@@ -96,12 +96,11 @@ def by_unit(
 
 
 def by_layer(
-    job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float
+    job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float, overlapped: Number
 ) -> StepAddition:
     """FSDP over a step: every micro-batch gathers and reduces, replicas reduce once behind the last backward."""
     rates, m = job.constants.data_parallel, job.plan.num_microbatches
-    overlap = job.plan.overlap
-    each = by_unit(units, rates, link, float(overlap.param_gather or overlap.grad_reduce))
+    each = by_unit(units, rates, link, overlapped)
     replicas: Number = sum(traffic.replicas * n for traffic, _, _, n in units)
     late = exposed(replicas, backward, float(max(1, len(units))), 1.0, rates)
     return StepAddition(
@@ -189,7 +188,9 @@ class DataParallel:
         counted = [unit for chunk in stage for unit in chunk.units]
         units = [(self.traffic(u.parameters), u.cost.forward.total, u.cost.backward, u.occurrences) for u in counted]
         backward = sum(chunk.backward for chunk in stage)
-        return by_layer(self._job, units, backward, self.link)
+        overlap = self._job.plan.overlap
+        overlapped = float(overlap.param_gather or overlap.grad_reduce)
+        return by_layer(self._job, units, backward, self.link, overlapped)
 
     def traffic(self, parameters: LocalParameters) -> Traffic:
         """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
