@@ -44,7 +44,7 @@ def test_the_interval_of_a_step_is_the_projection_times_the_errors(job):
     assert answer.uncertainty is not None
     assert answer.uncertainty.level == LEVEL
     assert answer.uncertainty.step_time == pytest.approx((answer.step_time * exp(-0.4), answer.step_time * exp(0.4)))
-    assert answer.uncertainty.peak_device is None
+    assert answer.uncertainty.peak_device == answer.memory.interval
 
 
 def test_an_accelerator_or_a_framework_never_seen_widens_it(job):

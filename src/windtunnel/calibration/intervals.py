@@ -137,11 +137,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def with_interval(projection: Projection, table: ErrorTable) -> Projection:
-    """The projection with the interval that comparable runs give its step time."""
+    """The projection with the intervals that comparable runs give its step time and its peak memory."""
     low, high = table.interval(projection.job)
     return _having(projection, (projection.step_time * exp(low), projection.step_time * exp(high)))
 
 
 def _having(projection: Projection, step_time: tuple[float, float]) -> Projection:
-    known = projection.uncertainty or Uncertainty(level=LEVEL)
+    known = projection.uncertainty or Uncertainty(level=LEVEL, peak_device=projection.memory.interval)
     return replace(projection, uncertainty=replace(known, step_time=step_time))
