@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, unit_parameters
 from windtunnel.projection import compose
-from windtunnel.projection.batch_memory import BatchMemory, Stages, kept_base
+from windtunnel.projection.batch_memory import BatchMemory, Stages, whole_base
 from windtunnel.projection.batch_time import (
     BatchAdditions,
     ChunkSeconds,
@@ -180,7 +180,7 @@ def _stages(job: Job, found: Contents, order: Order) -> Stages:
             kinds[key] = len(kinds)
             ranks.append(rank)
         kind.append(kinds[key])
-    base = kept_base(job, job.plan.moe.dispatcher, 0.0)
+    base = whole_base(job)
     parameters = tuple(
         sum((_parameters(base, found.counted[content]) for content in key), NO_PARAMETERS) for key in kinds
     )

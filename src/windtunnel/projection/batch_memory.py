@@ -128,7 +128,7 @@ class BatchMemory:
     def _holdings(self, state: State) -> list[Holding]:
         """What each kind of stage holds whatever is in flight."""
         plan = self.job.plan
-        base = kept_base(_sharded(self.job, state), plan.moe.dispatcher, 0.0)
+        base = whole_base(_sharded(self.job, state))
         placed = [self.order.placement[rank] for rank in self.stages.ranks]
         each = [_holding(base, tuple(plan.pipeline.layout[index] for index in held)) for held in placed]
         ahead = [received_ahead(self.job, held) for held in placed]
@@ -180,6 +180,13 @@ def kept_base(job: Job, dispatcher: Dispatcher, offload: float) -> Job:
             offload=replace(plan.offload, activations=offload),
         ),
     )
+
+
+def whole_base(job: Job) -> Job:
+    """The job as far as what a stage holds whatever is in flight goes: without micro-batches too."""
+    base = kept_base(job, job.plan.moe.dispatcher, 0.0)
+    batch = replace(base.plan.batch, micro_batch_size=1, global_batch_size=1)
+    return replace(base, plan=replace(base.plan, batch=batch))
 
 
 @lru_cache(maxsize=4096)

@@ -96,7 +96,7 @@ class Examiner:
     top: int = 10
     _inner: dict[str, tuple[Any, ...]] = field(init=False)
     _legal: dict[tuple[Any, ...], dict[Any, bool]] = field(init=False, default_factory=dict)
-    _weights: dict[tuple[Any, ...], tuple[list[float], float, float]] = field(init=False, default_factory=dict)
+    _weights: dict[tuple[Any, ...], tuple[Any, ...]] = field(init=False, default_factory=dict)
     _layouts: dict[tuple[Any, ...], str] = field(init=False, default_factory=dict)
     _last: tuple[Changes, _Point] | None = field(init=False, default=None)
 
@@ -206,15 +206,17 @@ class Examiner:
             batch = replace(plan.batch, micro_batch_size=micro)
             bare = (frozenset[str](),) * len(plan.recompute)
             shaped = replace(self.job, plan=replace(plan, parallel=parallel, batch=batch, recompute=bare))
-            self._weights[shape] = layer_seconds(shaped, simulated_source(shaped))
-        if (shape, chunks) not in self._layouts:
-            layers, embedding, head = self._weights[shape]
+            each, *ends = layer_seconds(shaped, simulated_source(shaped))
+            self._weights[shape] = (tuple(each), *ends)
+        weights = self._weights[shape]
+        if (weights, chunks) not in self._layouts:
+            layers, embedding, head = weights
             found = balanced_layout(
                 layers, chunks, embedding_weight=embedding, head_weight=head, num_mtp_layers=model.num_mtp_layers
             )
             even = len({len(chunk.layers) for chunk in found}) == 1
-            self._layouts[shape, chunks] = "" if even else layout_text(found)
-        text = self._layouts[shape, chunks]
+            self._layouts[weights, chunks] = "" if even else layout_text(found)
+        text = self._layouts[weights, chunks]
         return {**point, LAYOUT: text} if text else None
 
     def _allowing(self, written: Changes, base: Job) -> Callable[[Any, Variant | Choice], bool]:
