@@ -42,9 +42,8 @@ def goodput(job: Job) -> float:
 
 
 def checkpoint_interval(job: Job) -> float | None:
-    """Seconds between checkpoints: the run's own, else the optimum of Young's first-order formula (J. W. Young,
-    Communications of the ACM 17(9), 1974; J. T. Daly, FGCS 22, 2006), with the restart time as the cost of a checkpoint;
-    None where neither is known."""
+    """Seconds between checkpoints: the run's own, else Young's first-order optimum with the restart time as the cost of
+    a checkpoint (J. W. Young, CACM 17(9), 1974; J. T. Daly, FGCS 22, 2006); None where neither is known."""
     run = job.run
     if run.checkpoint_interval is not None or run.mtbf_per_accelerator is None:
         return run.checkpoint_interval

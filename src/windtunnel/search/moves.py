@@ -114,8 +114,7 @@ class Moves:
             self._set(point, VIRTUAL_STAGES, 1)
             point.pop(LAYOUT, None)
             return
-        if ACTIVATION_OFFLOAD not in changes:
-            point.pop(ACTIVATION_OFFLOAD, None)
+        point.pop(ACTIVATION_OFFLOAD, None)
         name, virtual = str(self.value(point, SCHEDULE)), int(self.value(point, VIRTUAL_STAGES))
         if _takes(name, virtual):
             most = (self.job.model.num_layers + 2) // pp
@@ -154,9 +153,10 @@ class Moves:
         if size is not None and (replicas % size or strategy == "ddp" or (strategy == "hsdp" and size == replicas)):
             del point[SHARD_SIZE]
 
-
     def _overlaps(self, point: Changes) -> None:
         """Overlaps that have something to hide as wished, others left to the job."""
+        if SHARDING in dict(self.wishes):
+            point.setdefault(SHARDING, dict(self.wishes)[SHARDING])
         traffic = {
             TP_COMM: self.value(point, SEQUENCE_PARALLEL) is True,
             CP_COMM: self.value(point, CP) > 1,

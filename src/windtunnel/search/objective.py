@@ -110,6 +110,10 @@ def front(items: Iterable[T], values: Callable[[T], tuple[float, ...]]) -> list[
     """The items that no other one equals or beats in every value, by their first; of equal ones the first."""
     kept: list[tuple[tuple[float, ...], T]] = []
     for mine, item in sorted(((values(item), item) for item in items), key=lambda pair: pair[0]):
-        if mine and mine[0] < inf and not any(all(a <= b for a, b in zip(other, mine, strict=True)) for other, _ in kept):
+        if (
+            mine
+            and mine[0] < inf
+            and not any(all(a <= b for a, b in zip(other, mine, strict=True)) for other, _ in kept)
+        ):
             kept.append((mine, item))
     return [item for _, item in kept]

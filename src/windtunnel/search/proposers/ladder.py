@@ -17,11 +17,13 @@ from windtunnel.projection.choices import (
     P2P,
     PARAM_GATHER,
     RECOMPUTE,
+    SHARDING,
     TP_COMM,
     Changes,
 )
-from windtunnel.search.moves import Moves, spread
+from windtunnel.search.moves import PP, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
+from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import FREE, Proposal, Trial
 
 Move = tuple[Changes, str]
@@ -64,11 +66,12 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
 def price(rung: Mapping[str, Any]) -> float:
     """What a rung gives up, as a guess of the share of a step."""
     on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * float(rung.get(ACTIVATION_OFFLOAD, 0.0))
-    return weight(rung.get(RECOMPUTE, {"policy": "none"})) + HOST * on_host
+    return weight(rung.get(RECOMPUTE, {"policy": "none"})) + HOST * float(on_host)
 
 
 OVERLAPS = (GRAD_REDUCE, PARAM_GATHER, TP_COMM, CP_COMM, EP_COMM, P2P)
-"""They hide what would be waited for: on, until a trial says otherwise."""
+"""They hide what would be waited for: on, until a trial says otherwise. So is a sharded optimizer state, which sends
+no more than the all-reduce it replaces."""
 
 
 class Climbing(Stepwise):
@@ -80,7 +83,11 @@ class Climbing(Stepwise):
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         plain = Moves(ground.job, ground.space)
-        self.moves = replace(plain, wishes=tuple((path, True) for path in OVERLAPS if True in plain.axis(path)))
+        sharded = (
+            [(SHARDING, "zero1")] if plain.value({}, SHARDING) == "ddp" and "zero1" in plain.axis(SHARDING) else []
+        )
+        overlaps = [(path, True) for path in OVERLAPS if True in plain.axis(path)]
+        self.moves = replace(plain, wishes=(*sharded, *overlaps))
         self.rungs = ladder(self.moves)
         self.calls = 0
 
@@ -88,6 +95,21 @@ class Climbing(Stepwise):
     def at(self) -> Changes:
         """The best plan so far, the baseline before there is one."""
         return {} if self.best is None else self.best.changes
+
+    def rungs_of(self, changes: Changes) -> Sequence[Changes]:
+        """The rungs that mean something for a plan: pipelines keep their activations."""
+        if self.moves.value(changes, PP) > 1:
+            return [rung for rung in self.rungs if not rung.get(ACTIVATION_OFFLOAD)] or ({},)
+        return self.rungs or ({},)
+
+    def chunks(self, pp: int) -> Changes:
+        """As many chunks per stage as divide the layers: they shrink the bubble, and their hops are overlapped."""
+        layers = self.ground.job.model.num_layers
+        deep = [n for n in self.moves.axis(VIRTUAL_STAGES) if layers % (pp * n) == 0]
+        if pp == 1 or not deep:
+            return {}
+        changes = self.moves.settled({**self.at, PP: pp}, {VIRTUAL_STAGES: max(deep)})
+        return {} if changes is None else {p: changes[p] for p in (VIRTUAL_STAGES, SCHEDULE) if p in changes}
 
     def tried(self, points: Sequence[Move]) -> Try:
         """Try plans as they are."""
@@ -118,7 +140,7 @@ class Climbing(Stepwise):
     def _levels(self, changes: Changes, keep: Sequence[str]) -> list[Changes]:
         """The rungs for a plan, the kept paths out of them; each once."""
         found: list[Changes] = []
-        for rung in self.rungs or ({},):
+        for rung in self.rungs_of(changes):
             level = {path: value for path, value in rung.items() if path not in keep}
             if level not in found:
                 found.append(level)

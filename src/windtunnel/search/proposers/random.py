@@ -47,5 +47,3 @@ def _numbers(seed: int) -> Iterator[int]:
     while True:
         yield int.from_bytes(blake2b(f"{seed}:{count}".encode(), digest_size=8).digest())
         count += 1
-
-

@@ -31,8 +31,8 @@ REFINED = (VIRTUAL_STAGES, LAYOUT, MICRO_BATCH, *HOST, RECOMPUTE, SCHEDULE, SHAR
 """Axes in the order in which they are swept around the best plan of the grid."""
 SWEEP = 2
 """Values of one axis in a first sweep."""
-GRID_CALLS = 30
-LEVEL = 8
+GRID_CALLS = 34
+LEVEL = 10
 """Plans of the grid on one rung."""
 AT_ONCE = 4
 """Plans of the grid between two looks at what is left to spend."""
@@ -48,7 +48,7 @@ class Seed(Climbing):
 
     def steps(self) -> Steps:
         yield from self.tried([({}, "the baseline")])
-        on = self.moves.moved(self.at, {} if self.moves.value({}, SHARDING) != "ddp" else {SHARDING: "zero1"})
+        on = self.moves.moved(self.at, {})
         yield from self.fitted([] if on is None else [(on, "every overlap on, its state sharded")])
         for path in self._order():
             yield from self._sweep(path, SWEEP)
@@ -80,13 +80,13 @@ class Seed(Climbing):
     def _grid(self) -> Steps:
         """Degrees and micro-batches, rung by rung, on each those that split least.
 
-        What gives up more than a plan that fits and splits no less is left out.
+        What gives up more than a plan that fits and splits less is left out.
         """
         points = list(self._points())
         start, fewest = self.calls, inf
         for rung in self.rungs or ({},):
             room, fitting = LEVEL, fewest
-            left = [point for point in points if point[0] < fewest]
+            left = [point for point in points if point[0] <= fewest and rung in self.rungs_of(point[1])]
             while left and room > 0 and self.calls - start < GRID_CALLS:
                 some, left = left[:AT_ONCE], left[AT_ONCE:]
                 answers = yield from self.tried([({**changes, **rung}, reason) for _, changes, reason in some])
@@ -107,16 +107,7 @@ class Seed(Climbing):
 
         for values in sorted(product(*(self.moves.axis(path) for path in paths)), key=split):
             chosen = dict(zip(paths, values, strict=True))
-            changes = self.moves.moved({**self.at, **self._chunks(int(chosen.get(PP, 1)))}, chosen)
+            changes = self.moves.moved({**self.at, **self.chunks(int(chosen.get(PP, 1)))}, chosen)
             if changes is not None:
                 words = " ".join(f"{path.rpartition('.')[2]} {value}" for path, value in chosen.items())
                 yield split(values)[0], changes, f"grid: {words}"
-
-    def _chunks(self, pp: int) -> Changes:
-        """As many chunks per stage as divide the layers: they shrink the bubble, and their hops are overlapped."""
-        layers = self.ground.job.model.num_layers
-        deep = [n for n in self.moves.axis(VIRTUAL_STAGES) if layers % (pp * n) == 0]
-        if pp == 1 or not deep:
-            return {}
-        changes = self.moves.settled({**self.at, PP: pp}, {VIRTUAL_STAGES: max(deep)})
-        return {} if changes is None else {p: changes[p] for p in (VIRTUAL_STAGES, SCHEDULE) if p in changes}
