@@ -55,7 +55,7 @@ def studied(
         oracle=oracle,
         screen=Screen(vary=asked.vary, write=lambda changes: _written(examiner, changes)),
         goal=goal,
-        journal=InMemory() if file is None else Kept(file, name),
+        journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
         most_calls=inf if tuning.calls is None else tuning.calls,
     )
     line = StatusLine(clock, lambda: _said(study), quiet=quiet)

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
-from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.search.trial import Outcome, Trial
 from windtunnel.store.study_file import StudyFile
 
-
-def key_of(job: Job) -> str:
-    """The same text for jobs that are the same in effect, in every process."""
-    return _hash(job_to_mapping(job))
+Spell = Callable[[Job], Mapping[str, Any]]
+"""The effective job as a job file has it."""
 
 
-def _hash(value: object) -> str:
-    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+def key_of(mapping: Mapping[str, Any]) -> str:
+    """The same text for mappings that say the same, in every process."""
+    return blake2b(json.dumps(mapping, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """A journal that forgets."""
+    """A journal that forgets: a study itself knows the plans it has tried."""
+
+    spell: Spell
 
     def key(self, job: Job) -> str:
-        return key_of(job)
+        return key_of(self.spell(job))
 
     def known(self, key: str) -> Outcome | None:  # noqa: ARG002
         return None
@@ -42,13 +44,14 @@ class Kept:
 
     file: StudyFile
     oracle: str
+    spell: Spell
 
     def key(self, job: Job) -> str:
-        return key_of(job)
+        return key_of(self.spell(job))
 
     def known(self, key: str) -> Outcome | None:
         return self.file.known(self.oracle, key)
 
     def record(self, key: str, trial: Trial, written: Changes) -> None:
         """What breaks a rule has no job: its changes are its key."""
-        self.file.record(self.oracle, key or "changes " + _hash(written), trial, written)
+        self.file.record(self.oracle, key or "changes " + key_of(written), trial, written)
