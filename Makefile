@@ -2,9 +2,11 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
+ROUNDS ?= 10
+MEASURE ?= --device cuda --out src/windtunnel/data/profiles/measured.yaml
 DEMO ?= examples/llama3.1-70b-64-h100.yaml
 
-.PHONY: demo test test-torch test-ilp lint bench docs clean
+.PHONY: demo test test-torch test-hybrid measure-gpu test-ilp lint bench docs calibrate accuracy clean
 
 demo: $(VENV)/.installed ## Project the main example and explain it
 	$(BIN)/windtunnel project $(DEMO) --explain
@@ -14,12 +16,22 @@ test: lint ## Everything CI asks for
 
 test-torch: ## Our schedules against those of torch, planned and executed by real ranks
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 pytest hypothesis --editable .
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable .
 	.venv-torch/bin/python -m pytest tests/torch
 
+test-hybrid: ## Jobs on two ranks of this CPU, projected from one process, against real steps: some five minutes
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable .
+	WINDTUNNEL_HYBRID=$(ROUNDS) .venv-torch/bin/python -m pytest -s tests/hybrid
+
+measure-gpu: ## The standard suite and a real step of 8B-class layers against its projection, on the accelerator here
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch numpy pytest hypothesis --editable .
+	.venv-torch/bin/python benchmarks/end_to_end.py $(MEASURE)
+
 test-ilp: $(VENV)/.installed ## Our schedules against proven optima
-	$(BIN)/python -m pip install --quiet 'ortools>=9.10'
-	$(BIN)/pytest tests/search/test_optimum.py
+	$(BIN)/python -m pip install --quiet --editable ".[ilp]"
+	$(BIN)/pytest tests/search/test_optimum.py tests/cli/test_schedule.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -32,6 +44,12 @@ bench: $(VENV)/.installed ## Figures beside their budgets
 docs: $(VENV)/.installed ## Rewrite the pasted output in README and docs from real runs
 	$(BIN)/python docs/cli.py
 	$(BIN)/python docs/examples.py README.md docs/*.md
+
+calibrate: $(VENV)/.installed ## Refit the constants on the committed records
+	$(BIN)/windtunnel calibrate tests/data/ground_truth --out src/windtunnel/data/calibration --json > tests/data/calibration.json
+
+accuracy: $(VENV)/.installed ## Write docs/accuracy.md, its plots and the table CI compares with
+	$(BIN)/python docs/accuracy.py tests/data/ground_truth tests/data/calibration.json tests/data/accuracy.json
 
 # pip reads dependency groups from 25.1 on; the one a fresh venv brings may be older.
 $(VENV)/.installed: pyproject.toml

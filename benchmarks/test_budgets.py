@@ -23,6 +23,7 @@ BUDGETS = {
     "windtunnel project, cold": 0.600,
     "project, 1F1B p=16 m=128, in process": 0.010,
     "timeline, 1F1B p=16 m=128": 0.010,
+    "memory of one plan, in process": 0.002,
 }
 """Seconds."""
 
@@ -107,3 +108,19 @@ def test_timeline(benchmark, figures):
     order = build_order("1f1b", STAGES, MICROBATCHES)
     benchmark(execute, order, [ChunkDurations(1.0, 1.0, 1.0)] * STAGES, 0.1)
     figures["timeline, 1F1B p=16 m=128"] = benchmark.stats.stats.median
+
+
+def test_memory_in_process(benchmark, figures):
+    """A plan that no cache has seen: its sequence is a tile longer than the last one's."""
+    from windtunnel import Job, load_job
+    from windtunnel.projection.memory import project_memory
+
+    job = load_job(str(MAIN))
+    lengths = count(1)
+
+    def unseen() -> tuple[tuple[Job], dict[str, object]]:
+        batch = replace(job.plan.batch, sequence_length=job.plan.batch.sequence_length + 128 * next(lengths))
+        return (replace(job, plan=replace(job.plan, batch=batch)),), {}
+
+    benchmark.pedantic(project_memory, setup=unseen, rounds=200, warmup_rounds=5)
+    figures["memory of one plan, in process"] = benchmark.stats.stats.median

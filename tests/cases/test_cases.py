@@ -130,11 +130,17 @@ def test_the_table_names_tests_that_exist() -> None:
     found = rows()
     assert len(found) == len(dict(found)) == 66
     for case, where in found:
-        if where.startswith("later"):
+        if where.startswith(("later", "no:")):
             continue
         file, _, name = where.strip().strip("`").partition("::")
         source = (ROOT / "tests" / file).read_text()
         assert f"def {name}(" in source, case
+
+
+def test_what_no_test_answers_is_answered_below_the_table() -> None:
+    text = (ROOT / "docs" / "cases.md").read_text()
+    for case in (case for case, where in rows() if where.startswith("no:")):
+        assert f"- `{case}`: " in text
 
 
 def test_the_counts_above_the_table_are_those_of_the_table() -> None:
@@ -143,8 +149,8 @@ def test_the_counts_above_the_table_are_those_of_the_table() -> None:
     counts = re.findall(r"(\d+) of the (\d+)", text.split("| case |", maxsplit=1)[0])
     (right, asked), (figures_right, figures) = ((int(n), int(of)) for n, of in counts)
     found = rows()
-    answered = sum(not where.startswith("later") for _, where in found)
-    waiting = sum(where.startswith("later: answered with the") for _, where in found)
+    answered = sum(not where.startswith(("later", "no:")) for _, where in found)
+    waiting = sum(where.startswith(("later: answered with the", "no:")) for _, where in found)
     assert (right + figures_right, asked + figures) == (answered, len(found))
     assert waiting == figures - figures_right
     assert right / asked >= 0.9

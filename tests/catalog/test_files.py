@@ -174,10 +174,10 @@ HOSTILE: dict[str, tuple[bytes | str, str]] = {
 def test_hostile_yaml_is_refused_at_once(tmp_path: Path, case: str) -> None:
     content, words = HOSTILE[case]
     path = write(tmp_path, content)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FormatError) as refusal:
         read(path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     fault = refusal.value.faults[0]
     assert words in f"{fault.value} {fault.rule}"
     assert fault.path == str(path)
@@ -208,10 +208,10 @@ def test_hostile_yaml_is_refused_at_once(tmp_path: Path, case: str) -> None:
 )
 def test_a_full_size_file_of_anything_is_answered_in_time(tmp_path: Path, filler: str) -> None:
     path = write(tmp_path, filler * (MIB // len(filler)))
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(FormatError):
         assert read(path)
-    assert time.perf_counter() - start < 4  # twice the budget: the runner may be busy
+    assert time.process_time() - start < 4  # twice the budget: the runner may be busy
 
 
 def test_an_alias_bomb_takes_no_memory(tmp_path: Path) -> None:

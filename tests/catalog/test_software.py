@@ -103,18 +103,14 @@ def test_kept_tensors_and_fitted_factors_are_those_of_the_models() -> None:
     assert kept["nanotron"] == "nanotron"
     assert kept["maxtext"] == "xla"
     assert {kept[name] for name in ("torchtitan", "automodel", "pytorch-fsdp", "llm-foundry")} == {"torchtitan"}
-    assert [at_newest[name].attention_factor for name in ("llm-foundry", "torchtitan", "nanotron")] == [
-        0.56,
-        0.64,
-        1.18,
-    ]
-    assert [at_newest[name].host_factor for name in ("megatron-core", "primus", "maxtext")] == [1.0, 1.76, 0.0]
+    assert [at_newest[name].attention_factor for name in ("llm-foundry", "torchtitan", "nanotron")] == [0.5, 1.0, 1.0]
+    assert [at_newest[name].host_era for name in ("megatron-core", "primus", "maxtext")] == ["modern", "rocm", "xla"]
     assert at_newest["nanotron"].layer_balance == "cost"
 
 
 def test_generations_change_at_their_month() -> None:
-    assert software_profile("megatron-core", "2023-12").traits.host_factor == 2.5
-    assert software_profile("megatron-core", "2024-01").traits.host_factor == 1.0
+    assert software_profile("megatron-core", "2023-12").traits.host_era == "eager"
+    assert software_profile("megatron-core", "2024-01").traits.host_era == "modern"
     assert defaults(software_profile("megatron-core", "2023-12"))["software.attention"]["nvidia"] == "unfused"
     assert defaults(software_profile("megatron-core", "2024-01"))["software.attention"]["nvidia"] == "te-fused"
     assert software_profile("torchtitan", "2025-02").traits.loss_peak_bytes == 12
@@ -181,9 +177,9 @@ GOOD: dict[str, Any] = {
         ({"framework": "y"}, "named after"),
         ({"newest": "2023-01"}, "ascend"),
         ({"entries": [{"since": "2024-01", "traits": {}}]}, "every trait"),
-        ({"entries": [{"since": "2024-01"}]}, "defaults or traits"),
+        ({"entries": [{"since": "2024-01"}]}, "defaults, recipes or traits"),
         ({"entries": [{"since": "2024-01", "traits": {"colour": {"value": 1, "source": "s"}}}]}, "colour"),
-        ({"entries": [{"since": "2024-01", "traits": {"host_factor": {"value": True, "source": "s"}}}]}, "host_factor"),
+        ({"entries": [{"since": "2024-01", "traits": {"host_era": {"value": True, "source": "s"}}}]}, "host_era"),
         ({"entries": [{"since": "2024-01", "traits": {"vocab_multiple": {"value": 1.5, "source": "s"}}}]}, "vocab_mul"),
         (
             {"entries": [{"since": "2024-01", "traits": {"layer_balance": {"value": "odd", "source": "s"}}}]},

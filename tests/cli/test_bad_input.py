@@ -136,6 +136,6 @@ def test_version_and_help(cli):
         assert "--json" in done.out
 
 
-@pytest.mark.parametrize("flag", ["--profile", "--anchor", "--mode", "--html"])
+@pytest.mark.parametrize("flag", ["--html"])
 def test_no_flag_is_offered_that_does_nothing(cli, flag):
     assert flag not in " ".join(cli(verb, "--help").out for verb in app.VERBS).split()

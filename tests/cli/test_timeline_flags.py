@@ -128,3 +128,16 @@ def test_kinds_are_told_apart_without_colour(cli):
     drawn = cli("schedule", "zbv", "--stages", "4", "--microbatches", "8", "--no-color").out
     assert "FFFFFFFfbwfbw" in drawn
     assert "lower case" in drawn
+
+
+def test_a_balanced_job_is_projected_with_its_layers_cut_by_cost(cli):
+    """A small model with a large vocabulary: its head weighs as much as several layers."""
+    job = ("--model", "llama3.2-1b", "--accelerator", "h100-sxm-80gb", "--num-accelerators", "8", "--pp", "4")
+    batch = ("--micro-batch-size", "1", "--global-batch-size", "32", "--sequence-length", "4096")
+    asked = ("project", *job, *batch, "--json")
+    plain, balanced = cli(*asked).document, cli(*asked, "--balance").document
+    assert balanced["step_time"] < plain["step_time"]
+    assert balanced["job"]["plan"]["pipeline"]["layout"] != plain["job"]["plan"]["pipeline"]["layout"]
+    refused = cli(*asked, "--balance", "--schedule", "all")
+    assert refused.code == 2
+    assert refused.document["error"]["faults"][0]["path"] == "--balance"

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from windtunnel import load_job, project
+from windtunnel.catalog.files import data_file
 from windtunnel.cli.largest import last_true
 
 FLAGS = (
@@ -264,3 +265,85 @@ def test_validate_against_a_better_table_says_no(cli, tmp_path):
     done = cli("validate", str(records), "--against", str(table), "--json")
     assert done.code == 1
     assert "groups.speed.all.mape" in done.err
+
+
+OWN_RECORD = """
+- id: own
+  job: {job}
+  measured: {{step_time: {seconds} s}}
+  bar: trend
+  source: {{title: a run of our own}}
+"""
+
+
+@pytest.fixture
+def own_record(cli, job_file, tmp_path):
+    """A run of the job of ``job_file`` that took 1.2 times the projected step."""
+    document = cli("project", job_file, "--json").document
+    path = tmp_path / "own.yaml"
+    path.write_text(OWN_RECORD.format(job=json.dumps(document["job"]), seconds=1.2 * document["step_time"]))
+    return str(path)
+
+
+def test_an_interval_surrounds_the_step(cli, job_file):
+    found = cli("project", job_file, "--json").document
+    low, high = found["uncertainty"]["step_time"]
+    assert found["uncertainty"]["level"] == 0.8
+    assert low < found["step_time"] < high
+
+
+def test_own_runs_anchor_a_projection(cli, job_file, own_record):
+    plain = cli("project", job_file, "--json").document
+    done = cli("project", job_file, "--anchor", own_record, "--explain", "--json")
+    found = done.document
+    assert found["step_time"] == pytest.approx(1.2 * plain["step_time"], rel=0.04)
+    assert found["provenance"] == {"measured": 0, "interpolated": 0, "anchored": 1, "simulated": 0}
+    low, high = found["uncertainty"]["step_time"]
+    assert low < 1.2 * plain["step_time"] < high
+    assert high / low < 1.2
+    assert "anchored on 1 runs" in done.err
+
+
+def test_an_anchor_of_another_part_is_refused(cli, job_file, own_record):
+    done = cli("project", job_file, "--accelerator", "h200-sxm-141gb", "--anchor", own_record)
+    assert done.code == 2
+    assert "same accelerator" in done.err
+
+
+def test_a_job_against_a_record_says_what_could_explain_the_gap(cli, job_file, own_record):
+    found = cli("compare", job_file, own_record, "--json").document
+    step = found["jobs"][0]["step_time"]
+    assert found["gap"] == pytest.approx(0.2 * step)
+    compute = next(part for part in found["parts"] if part["term"] == "compute")
+    assert compute["needed"] == pytest.approx(compute["now"] + 0.2 * step)
+    assert [item["spreads"] for item in found["constants"]] == sorted(item["spreads"] for item in found["constants"])
+    assert "stream.slowdown" in cli("compare", job_file, own_record).out
+
+
+def test_assumptions_are_listed_by_their_effect(cli, job_file):
+    found = cli("project", job_file, "--explain", "--json").document["explain"]
+    effects = [abs(item["effect"]) for item in found["assumptions"]]
+    assert effects == sorted(effects, reverse=True)
+    assert all(item["term"] for item in found["binding"])
+
+
+def test_calibrate_writes_constants_that_the_catalog_reads(cli, job_file, tmp_path):
+    document = cli("project", job_file, "--json").document
+    folder = tmp_path / "records"
+    folder.mkdir()
+    for name, share in (("one", 1.1), ("two", 1.2)):
+        text = OWN_RECORD.format(job=json.dumps(document["job"]), seconds=share * document["step_time"])
+        (folder / f"{name}.yaml").write_text(text.replace("id: own", f"id: {name}"))
+    done = cli("calibrate", str(folder), "--out", str(tmp_path), "--json")
+    assert done.code == 0
+    assert {row["id"] for row in done.document["records"]} == {"one", "two"}
+    written = (tmp_path / "simulated.yaml").read_text()
+    shipped = data_file("calibration", "simulated.yaml").read_text()
+    assert written.count("\n") == shipped.count("\n")
+    assert json.loads((tmp_path / "errors.json").read_text())["groups"]["all"]["n"] == 2
+
+
+def test_calibrate_wants_two_sources(cli, own_record):
+    done = cli("calibrate", own_record)
+    assert done.code == 2
+    assert "two files" in done.err

@@ -11,7 +11,7 @@ from test_ops import WHOLE
 
 from windtunnel.catalog.models import find_model
 from windtunnel.job.model import ModelSpec
-from windtunnel.ops.context import Context
+from windtunnel.ops.context import Context, context
 from windtunnel.ops.layer import kept_bytes, lower_layer
 from windtunnel.ops.moe import routed_rows
 from windtunnel.ops.op import Collective, ExpertExchange, Gemm, GroupedGemm, Stream
@@ -54,9 +54,26 @@ def test_activation_bytes_of_streams(name: str, tp: int, cp: int) -> None:
 
     def moved(context: Context) -> float:
         ops = lower_layer(model, model.layers[0], context)
-        return sum(op.bytes_moved for op in ops if isinstance(op, Stream))
+        return sum(op.bytes_moved for op in ops if isinstance(op, Stream) and op.name != "ring_merge")
 
     assert moved(ctx) * tp * cp == pytest.approx(moved(WHOLE))
+
+
+@given(name=st.sampled_from(DENSE), tp=DEGREES, cp=DEGREES)
+def test_a_ring_merges_what_each_hop_gives(name: str, tp: int, cp: int) -> None:
+    """Forward: 4 + 2 + 4 bytes an element of three quarters of q a hop; backward: three passes over dq, dk and dv."""
+    model = find_model(name)
+    layer = model.layers[0]
+    ctx = replace(WHOLE, tp=tp, cp=cp, sequence_parallel=tp > 1)
+    merges = [op for op in lower_layer(model, layer, ctx) if isinstance(op, Stream) and op.name == "ring_merge"]
+    if cp == 1:
+        assert not merges
+        return
+    q = model.num_attention_heads * layer.head_dim / tp
+    kv = 2 * max(layer.num_key_value_heads, tp) * layer.head_dim / tp
+    found = {op.phase: op.bytes_moved / (ctx.tokens * (cp - 1)) for op in merges}
+    assert found["F"] == pytest.approx(10 * 0.75 * q)
+    assert found["B"] == pytest.approx(6 * (0.75 * q + kv))
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,3 +144,16 @@ def test_activation_bytes_of_dense_matrices(name: str, tp: int, cp: int) -> None
 def forward_gemms(model: ModelSpec, ctx: Context) -> dict[str, Gemm]:
     ops = lower_layer(model, model.layers[0], ctx)
     return {op.name: op for op in ops if isinstance(op, Gemm) and op.phase == "F"}
+
+
+def test_a_quantized_megatron_gathers_one_byte_an_element(make_job) -> None:
+    changes = {"plan.parallel.tp": 4, "plan.parallel.sequence_parallel": True}
+    half = context(make_job(changes))
+    quantized = context(make_job({**changes, "plan.precision.compute": "fp8_delayed"}))
+    model = find_model("llama3.1-8b")
+
+    def gathered(ctx: Context) -> float:
+        ops = lower_layer(model, model.layers[0], ctx)
+        return sum(op.size for op in ops if isinstance(op, Collective) and op.collective == "all_gather")
+
+    assert gathered(quantized) == gathered(half) / 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windtunnel.errors import LegalityError
 from windtunnel.job import Job
+from windtunnel.job.plan import Chunk
 from windtunnel.projection.layouts import balanced
 from windtunnel.projection.project import project
 from windtunnel.projection.schedules import ScheduleChoice, compare_schedules
@@ -85,6 +88,30 @@ def test_a_balanced_layout_is_never_slower_than_the_silent_one(make_job: MakeJob
         }
     )
     assert project(again).step_time < project(job).step_time
+
+
+def with_capacity(job: Job, capacity: float, layout: tuple[Chunk, ...] | None = None) -> Job:
+    small = replace(job.cluster.accelerator, hbm_capacity=capacity)
+    pipeline = replace(job.plan.pipeline, layout=layout or job.plan.pipeline.layout)
+    return replace(job, cluster=replace(job.cluster, accelerator=small), plan=replace(job.plan, pipeline=pipeline))
+
+
+@pytest.mark.parametrize("pipeline", [{"schedule": "1f1b"}, {"schedule": "zbv"}, {"virtual_stages": 2}])
+def test_a_balanced_layout_fits_where_the_fastest_would_not(make_job: MakeJob, pipeline: dict[str, Any]) -> None:
+    """Less and less room: every layout that is given fits, the cut gives way, and no time is gained by it."""
+    job = make_job({**BASE, "plan.parallel": {"tp": 1, "pp": 4}, "plan.pipeline": pipeline})
+    free = project(with_capacity(job, 1e15, balanced(with_capacity(job, 1e15))))
+    needed, moved = free.memory.peak.device, False
+    for share in (1.2, 1.05, 0.98, 0.95, 0.92, 0.89, 0.86):
+        tight = with_capacity(job, share * needed)
+        try:
+            layout = balanced(tight)
+        except LegalityError:
+            break
+        found = project(with_capacity(job, share * needed, layout))
+        assert found.memory.verdict != "oom"
+        moved = moved or layout != free.job.plan.pipeline.layout
+    assert moved or pipeline != {"schedule": "1f1b"}
 
 
 @settings(max_examples=50, deadline=None)

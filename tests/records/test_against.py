@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from windtunnel.records.against import Regression, regressions
+from windtunnel.records.against import Regression, moves, regressions
 
 TABLE = {
     "groups": {
@@ -55,3 +55,15 @@ def test_noise_below_what_is_shown_and_missing_figures_do_not_count():
     assert regressions(TABLE, changed("groups", "speed", "all", "mape", value=0.0504)) == ()
     assert regressions(TABLE, changed("groups", "speed", "all", "mape", value=None)) == ()
     assert regressions(TABLE, changed("groups", "speed", value={"tight": {"mape": 0.9}})) == ()
+
+
+def test_every_record_that_moved_is_named_the_largest_change_first():
+    def rows(**errors):
+        return {"records": [{"id": name, "quantity": "speed", "error": error} for name, error in errors.items()]}
+
+    before = rows(a=0.10, b=0.10, c=0.10, d=0.10)
+    after = rows(a=0.10, b=0.102, c=0.15, d=None, e=0.5)
+    assert [(move.id, move.before, move.after) for move in moves(before, after)] == [
+        ("d", 0.10, None),
+        ("c", 0.10, 0.15),
+    ]

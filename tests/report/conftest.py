@@ -14,6 +14,7 @@ from windtunnel.job.software import Software
 from windtunnel.projection.result import FlopsPerToken, Parameters, Projection, Provenance
 from windtunnel.schedule.registry import build_order
 from windtunnel.step.parts import Parts
+from windtunnel.step.step import StepCosts
 from windtunnel.step.timeline import ChunkDurations, execute
 
 
@@ -89,6 +90,7 @@ def projection(job: Job) -> Projection:
         num_microbatches=4,
         busiest_stage=0,
         provenance=Provenance(),
+        costs=StepCosts(chunks=(), additions=(), transfer=0.0, jitter=1.0),
         timeline=execute(build_order("1f1b", 2, 4), [ChunkDurations(1, 1, 1)] * 2),
         warnings=("intermediate sizes are small", "attention has no figures on this part"),
     )

@@ -18,4 +18,4 @@ def stage(index: int, gib: float, in_flight: float) -> MemoryBreakdown:
 
 
 def memory(*stages: MemoryBreakdown) -> Memory:
-    return Memory(verdict="fits", interval=(0.0, 0.0), capacity=80 * GIB, stages=stages, host=0.0)
+    return Memory(verdict="fits", interval=(0.0, 0.0), capacity=80 * GIB, stages=stages, host=0.0, host_checkpoint=0.0)

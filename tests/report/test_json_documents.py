@@ -44,7 +44,8 @@ def test_the_keys_of_a_projection(projection):
     assert set(document) == KEYS
     assert set(document["model_flops_per_token"]) == {"causal_half", "full_attention", "hardware", "6nd"}
     assert set(document["memory"]) == {
-        "verdict", "capacity", "peak_allocated", "peak_reserved", "peak_device", "peak_stage", "host", "stages",
+        "verdict", "capacity", "peak_allocated", "peak_reserved", "peak_device", "peak_stage", "interval",
+        "host", "host_checkpoint", "stages",
     }  # fmt: skip
     assert [set(stage) for stage in document["memory"]["stages"]] == [STAGE_KEYS] * 2
     assert set(document["parameters"]) == {"total", "active", "per_stage"}
@@ -89,12 +90,12 @@ def test_an_explanation(projection):
     assert projection_document(projection)["explain"] is None
     explanation = Explanation(
         binding=(Binding(stage=0, term="compute", share=0.6),),
-        assumptions=(Assumption(path="plan.overlap.tp_comm", effect=-0.1),),
+        assumptions=(Assumption(path="plan.overlap.tp_comm", otherwise=False, effect=-0.1),),
         knobs=(Knob(changes=(("plan.parallel.tp", 2), ("plan.parallel.dp", 1)), step_time=1.5, peak_device=1e9),),
     )
     assert projection_document(replace(projection, explanation=explanation))["explain"] == {
         "binding": [{"stage": 0, "term": "compute", "share": 0.6}],
-        "assumptions": [{"path": "plan.overlap.tp_comm", "effect": -0.1}],
+        "assumptions": [{"path": "plan.overlap.tp_comm", "otherwise": False, "effect": -0.1}],
         "knobs": [{"changes": {"plan.parallel.tp": 2, "plan.parallel.dp": 1}, "step_time": 1.5, "peak_device": 1e9}],
     }
 

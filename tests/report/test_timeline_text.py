@@ -10,7 +10,7 @@ from rich.console import Console
 from windtunnel.memory.over_time import Alive, Point
 from windtunnel.report.timeline import COLUMNS, MOST_ROWS, memory_timeline_text, timeline_document, timeline_text
 from windtunnel.schedule.registry import build_order
-from windtunnel.step.streams import COMPUTE, DATA_PARALLEL, OPTIMIZER, STRAGGLERS, StreamSpan
+from windtunnel.step.streams import COMPUTE, OPTIMIZER, REDUCE, STRAGGLERS, StreamSpan
 from windtunnel.step.timeline import ChunkDurations, execute
 
 GIB = 2.0**30
@@ -19,8 +19,8 @@ STEP = (
     StreamSpan(0, COMPUTE, "recompute", 0.75, 1.0, 0, 0),
     StreamSpan(0, COMPUTE, "backward", 1.0, 1.25, 0, 0),
     StreamSpan(0, COMPUTE, "weight gradients", 1.25, 1.5, 0, 0),
-    StreamSpan(0, DATA_PARALLEL, "gradient reduction", 1.0, 1.5),
-    StreamSpan(0, DATA_PARALLEL, "gradient reduction, exposed", 1.5, 1.75, exposed=True),
+    StreamSpan(0, REDUCE, "gradient reduction", 1.0, 1.5),
+    StreamSpan(0, REDUCE, "gradient reduction, exposed", 1.5, 1.75, exposed=True),
     StreamSpan(0, OPTIMIZER, "optimizer", 1.75, 1.9),
     StreamSpan(0, OPTIMIZER, STRAGGLERS, 1.9, 2.0),
 )

@@ -9,14 +9,14 @@ import pytest
 
 from windtunnel.memory.over_time import Point
 from windtunnel.report.trace import spelled, trace_document, trace_pieces
-from windtunnel.step.streams import COMPUTE, DATA_PARALLEL, P2P, StreamSpan
+from windtunnel.step.streams import COMPUTE, P2P, REDUCE, StreamSpan
 
 STREAMS = [
     (
         StreamSpan(0, COMPUTE, "forward", 0.0, 0.5, 0, 1),
         StreamSpan(0, COMPUTE, "backward", 1.0, 1.75, 0, 1),
         StreamSpan(0, P2P, "send", 0.5, 0.625, 0, 1, 1),
-        StreamSpan(0, DATA_PARALLEL, "gradient reduction, exposed", 1.75, 2.0, exposed=True),
+        StreamSpan(0, REDUCE, "gradient reduction, exposed", 1.75, 2.0, exposed=True),
     ),
     (StreamSpan(1, COMPUTE, "forward", 0.625, 1.0, 0, 2),),
 ]
@@ -43,7 +43,7 @@ def test_a_process_is_a_rank_and_a_thread_a_stream(events):
     assert named[0, 0, "process_name"]["name"].startswith("stage 0 (rank ")
     assert named[0, 0, "thread_name"] == {"name": "compute"}
     assert named[0, 1, "thread_name"] == {"name": "p2p"}
-    assert named[0, 2, "thread_name"] == {"name": "data parallel"}
+    assert named[0, 2, "thread_name"] == {"name": "dp reduce"}
     assert (1, 1, "thread_name") not in named
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, pairwise
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from windtunnel.errors import FormatError, LegalityError
 from windtunnel.job.plan import Chunk
+from windtunnel.schedule.balance import ChunkMemory, Held
 from windtunnel.schedule.layout import (
     balanced_layout,
     cost_layout,
@@ -173,6 +176,73 @@ def test_balance_is_exact(weights: list[int], parts: int) -> None:
     ends = [sum(lengths[: k + 1]) for k in range(parts)]
     heaviest = max(sum(weights[end - length : end]) for length, end in zip(lengths, ends, strict=True))
     assert heaviest == best
+
+
+def roomy(cuts: Sequence[int], memory: ChunkMemory) -> bool:
+    """Whether the layers of every chunk fit it, the ends of the model counted in."""
+    start, last = 0, len(cuts) - 1
+    for part, count in enumerate(cuts):
+        items = [*memory.layers[start : start + count]]
+        items += [memory.embedding] * (part == 0) + [memory.head] * (part == last)
+        if sum(i.static + memory.in_flight[part] * i.kept for i in items) > memory.room[part]:
+            return False
+        start += count
+    return True
+
+
+@given(
+    layers=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=8),
+    room=st.lists(st.integers(5, 60), min_size=1, max_size=4),
+    ends=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    data=st.data(),
+)
+def test_balance_within_memory_is_exact(
+    layers: list[tuple[int, int, int]], room: list[int], ends: tuple[int, int], data: st.DataObject
+) -> None:
+    """Against every cut there is; unequal layers, and fewer micro-batches alive on later chunks."""
+    parts = min(len(room), len(layers))
+    memory = ChunkMemory(
+        layers=[Held(static=static, kept=kept) for _, static, kept in layers],
+        in_flight=[data.draw(st.integers(1, 4)) for _ in range(parts)],
+        room=room[:parts],
+        embedding=Held(static=ends[0]),
+        head=Held(static=ends[1]),
+    )
+    weights = [float(weight) for weight, _, _ in layers]
+    cuts = (
+        [b - a for a, b in pairwise((0, *inner, len(layers)))]
+        for inner in combinations(range(1, len(layers)), parts - 1)
+    )
+    fitting = [cut for cut in cuts if roomy(cut, memory)]
+    if not fitting:
+        with pytest.raises(LegalityError, match="within its memory"):
+            balanced_layout(weights, parts, memory=memory)
+        return
+
+    def heaviest(cut: Sequence[int]) -> float:
+        ends = [sum(cut[: k + 1]) for k in range(len(cut))]
+        return max(sum(weights[end - count : end]) for count, end in zip(cut, ends, strict=True))
+
+    found = counts(balanced_layout(weights, parts, memory=memory))
+    assert roomy(found, memory)
+    assert all(memory.holds(cut) == roomy(cut, memory) for cut in (found, *fitting))
+    assert heaviest(found) == min(map(heaviest, fitting))
+
+
+def test_memory_moves_layers_to_later_stages() -> None:
+    """1F1B keeps four micro-batches on the first stage and one on the last."""
+    free = balanced_layout([1.0] * 16, 4)
+    held = ChunkMemory(layers=[Held(static=1.0, kept=1.0)] * 16, in_flight=[4, 3, 2, 1], room=[15.0] * 4)
+    assert counts(free) == [4] * 4
+    assert counts(balanced_layout([1.0] * 16, 4, memory=held)) == [3, 3, 5, 5]
+
+
+def test_balance_of_a_large_model_is_quick() -> None:
+    begun = process_time()
+    memory = ChunkMemory(layers=[Held(static=1.0, kept=1.0)] * 160, in_flight=[1.0] * 64, room=[8.0] * 64)
+    layout = balanced_layout([1.0 + 0.01 * (i % 7) for i in range(160)], 64, head_weight=1.5, memory=memory)
+    check_sound(layout, 160)
+    assert process_time() - begun < 2.0
 
 
 def test_balanced_layouts() -> None:

@@ -14,7 +14,7 @@ from windtunnel.job import Job
 from windtunnel.projection.project import project
 from windtunnel.schedule.job_order import job_order
 from windtunnel.step.step import StepCosts, run_step, step_costs
-from windtunnel.step.streams import COMPUTE, DATA_PARALLEL, P2P, STRAGGLERS, StreamSpan, step_streams
+from windtunnel.step.streams import COMPUTE, GATHER, P2P, REDUCE, STRAGGLERS, StreamSpan, step_streams
 from windtunnel.step.timeline import Timeline
 
 MakeJob = Callable[[dict[str, Any]], Job]
@@ -108,7 +108,8 @@ def test_what_is_exposed_follows_the_last_backward(step: Step) -> None:
     _, costs, timeline, streams = step
     for rank, spans in enumerate(streams):
         end = timeline.spans[rank][-1].end
-        traffic = by_stream(spans)[DATA_PARALLEL]
+        found = by_stream(spans)
+        traffic = [*found[REDUCE], *found[GATHER]]
         late, beside = [s for s in traffic if s.exposed], [s for s in traffic if not s.exposed]
         addition = costs.additions[rank]
         assert sum(s.end - s.start for s in late) == pytest.approx(addition.exposed + addition.contention)
@@ -146,13 +147,35 @@ def test_one_stage_sends_nothing_and_fsdp_gathers_with_every_micro_batch(make_jo
     _, _, timeline, streams = executed(make_job(JOBS["fsdp, no pipeline"]))
     found = by_stream(streams[0])
     assert not any(stream.startswith(P2P) for stream in found)
-    gathers = [span for span in found[DATA_PARALLEL] if span.microbatch is not None]
-    assert [(s.microbatch, s.start) for s in gathers] == [(s.microbatch, s.start) for s in timeline.spans[0]]
+    for stream, kinds in ((GATHER, ("F", "BW")), (REDUCE, ("BW",))):
+        beside = [(span.microbatch, span.start) for span in found[stream] if span.microbatch is not None]
+        assert beside == [(s.microbatch, s.start) for s in timeline.spans[0] if s.kind in kinds]
 
 
 def test_sharded_optimizers_also_gather(make_job: MakeJob) -> None:
-    def names(job: Job) -> set[str]:
-        return {span.name for span in by_stream(executed(job)[3][0])[DATA_PARALLEL]}
+    def names(job: Job, stream: str) -> set[str]:
+        return {span.name for span in by_stream(executed(job)[3][0])[stream]}
 
-    assert not any("gather" in name for name in names(make_job(JOBS["ddp"])))
-    assert any("gather" in name for name in names(make_job(JOBS["1f1b"])))
+    assert not names(make_job(JOBS["ddp"]), GATHER)
+    assert names(make_job(JOBS["1f1b"]), GATHER)
+    assert all("reduction" in name or "slowed" in name for name in names(make_job(JOBS["1f1b"]), REDUCE))
+
+
+def test_gathering_is_a_part_of_the_traffic(step: Step) -> None:
+    """Each half of what is exposed and of what is hidden has a stream, and the two sum to what was priced."""
+    job, costs, _, streams = step
+    for rank, spans in enumerate(streams):
+        addition, found = costs.additions[rank], by_stream(spans)
+        gathered = sum(span.end - span.start for span in found[GATHER] if span.exposed)
+        assert gathered == pytest.approx(addition.exposed_gather, abs=1e-12)
+        assert 0 <= addition.exposed_gather <= addition.exposed * (1 + 1e-9)
+        assert 0 <= addition.hidden_gather <= addition.hidden * (1 + 1e-9) + 1e-12
+        if not job.plan.sharding.shards_optimizer:
+            assert not found[GATHER]
+
+
+def test_parameters_are_gathered_after_the_optimizer_that_stepped_them(make_job: MakeJob) -> None:
+    spans = executed(make_job(JOBS["1f1b"] | {"plan.overlap.param_gather": False}))[3][0]
+    stepped = next(span for span in spans if span.name == "optimizer")
+    gathered = next(span for span in spans if span.stream == GATHER and span.exposed)
+    assert gathered.start >= stepped.end

@@ -10,7 +10,7 @@ from windtunnel.errors import FormatError, LegalityError
 from windtunnel.schedule.action import Action, Order
 from windtunnel.schedule.registry import build_order
 from windtunnel.step.bubble import bubble_fraction
-from windtunnel.step.timeline import ChunkDurations, Span, Timeline, execute, makespan_only
+from windtunnel.step.timeline import ChunkDurations, Span, SpanRow, Timeline, execute, makespan_only
 
 UNIT = ChunkDurations(1.0, 1.0, 1.0)
 
@@ -123,7 +123,7 @@ def test_rank_ends_without_spans_are_those_with_them(name: str) -> None:
 
 def test_an_empty_timeline_has_no_bubble() -> None:
     order = Order("empty", 1, 0, 1, ((),), ((0,),))
-    assert execute(order, [UNIT]) == Timeline(order, ((),))
+    assert execute(order, [UNIT]) == Timeline(order, (SpanRow((), (), (), (), ()),))
     assert bubble_fraction(execute(order, [UNIT])) == 0.0
 
 

@@ -24,7 +24,7 @@ class _Cited(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What changed in a framework from the month ``since`` on; ``recipes`` are defaults by beginning of a model name."""
+    """What changed in a framework from the month ``since`` on; ``recipes`` are defaults by start of a model's name."""
 
     since: str
     defaults: Mapping[str, _Cited]

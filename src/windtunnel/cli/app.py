@@ -31,8 +31,14 @@ VERBS = {
         "windtunnel.cli.study:study",
         "What a study has tried: all trials, the best, or JSON lines.",
     ),
+    "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
+    "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
+    "calibrate": (
+        "windtunnel.cli.calibrate:calibrate",
+        "Refit the constants on measured runs, sources left out in turn.",
+    ),
     "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),
     "show": ("windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
 }

@@ -28,12 +28,15 @@ def fit(
     from windtunnel.report.fit import fit_document, fit_text
     from windtunnel.report.json import warnings_of
     from windtunnel.search.fit import fit as remedies
+    from windtunnel.search.fit import with_less
 
     message = None if error is None else read_message(error)
     asked = request(job, flags)
     projection = project(asked.load())
     diagnosis = None if message is None else diagnose(projection.job, message, projection.memory.peak)
-    found = remedies(projection, asked.load)
+    beyond = 0.0 if diagnosis is None else diagnosis.beyond
+    tight = project(with_less(projection.job, beyond))
+    found = remedies(tight, lambda changes: with_less(asked.load(changes), beyond))
     print_warnings(warnings_of(projection), output)
     if output.json:
         print_json(fit_document(projection, found, diagnosis))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from windtunnel.cli.output import DEFAULT, Output, console, print_json
-from windtunnel.errors import Fault, FormatError
+from windtunnel.cli.output import DEFAULT, Output, console, print_json, switch
+from windtunnel.errors import Fault, FormatError, LegalityError
 
 if TYPE_CHECKING:
     from windtunnel.schedule.action import Order
@@ -21,7 +21,7 @@ def schedule(
     *,
     stages: Annotated[int, Parameter(help="Pipeline stages.")],
     microbatches: Annotated[int, Parameter(help="Micro-batches of one step.")],
-    virtual_stages: Annotated[int, Parameter(help="Chunks per stage.")] = 1,
+    virtual_stages: Annotated[int | None, Parameter(help="Chunks per stage; default: as few as it runs with.")] = None,
     forward: Annotated[float, Parameter(help="Seconds of a whole stage's forward for one micro-batch.")] = 1.0,
     backward_input: Annotated[float, Parameter(help="Seconds of its backward for the inputs.")] = 1.0,
     backward_weight: Annotated[float, Parameter(help="Seconds of its backward for the weights.")] = 1.0,
@@ -29,6 +29,8 @@ def schedule(
     memory_cap: Annotated[int | None, Parameter(help="Most micro-batches in flight, where the schedule asks.")] = None,
     microbatch_group_size: Annotated[int | None, Parameter(help="Micro-batches a chunk takes at a stretch.")] = None,
     orders: Annotated[str | None, Parameter(help="A file with the orders of schedule --json, for custom.")] = None,
+    gap: Annotated[bool, switch("How far above the best order of all, proven; for small pipelines.")] = False,
+    time_limit: Annotated[float, Parameter(help="Most seconds for the proof of --gap.")] = 60.0,
     output: Output = DEFAULT,
 ) -> int:
     """One pipeline schedule on its own: makespan, bubble and in-flight micro-batches, drawn or as JSON."""
@@ -37,18 +39,76 @@ def schedule(
     from windtunnel.schedule.registry import build_order
     from windtunnel.step.timeline import execute
 
-    seconds = _checked(forward=forward, backward_input=backward_input, backward_weight=backward_weight, p2p=p2p)
-    rows = _orders(orders) if orders else None
-    order = build_order(name, stages, microbatches, virtual_stages, microbatch_group_size, memory_cap, rows, seconds)
-    timeline = execute(order, _durations(order, *seconds[:3]), seconds[3])
+    seconds = _checked(
+        forward=forward, backward_input=backward_input, backward_weight=backward_weight, p2p=p2p, time_limit=time_limit
+    )
+    _refuse_unused(name, virtual_stages, memory_cap, microbatch_group_size, orders)
+    order = build_order(
+        name,
+        stages,
+        microbatches,
+        _chunks(name, virtual_stages),
+        microbatch_group_size,
+        memory_cap,
+        _orders(orders) if orders else None,
+        seconds,
+    )
+    durations = _durations(order, *seconds[:3])
+    timeline = execute(order, durations, seconds[3])
     document = schedule_document(timeline, peak_in_flight(order), order.name)
+    if gap:
+        from windtunnel.report.schedule_gap import gap_document
+        from windtunnel.search.optimum import gap as gap_to_optimum
+
+        document["optimum"] = gap_document(
+            gap_to_optimum(order, durations, seconds[3], memory_cap, time_limit=time_limit)
+        )
     if output.json:
         print_json(document)
         return 0
     screen = console(output)
     colour = screen.is_terminal and not screen.no_color
     screen.print(schedule_text(document, timeline, screen.width, colour=colour))
+    if gap:
+        from windtunnel.report.schedule_gap import gap_text
+
+        screen.print(gap_text(document["optimum"]))
     return 0
+
+
+def _chunks(name: str, virtual_stages: int | None) -> int:
+    """Chunks per stage: those asked for, or the fewest the schedule runs with. Raises LegalityError where it cannot."""
+    from windtunnel.schedule.registry import find
+
+    found = find(name)
+    fewest = found.virtual_stages or found.min_virtual_stages
+    if virtual_stages is not None and virtual_stages < fewest:
+        rule = f"{name} runs with {fewest} {'chunk' if fewest == 1 else 'chunks'} per stage"
+        rule += " or more" if found.virtual_stages is None else ""
+        raise LegalityError(Fault("--virtual-stages", str(virtual_stages), rule, "leave it out or give as many"))
+    return fewest if virtual_stages is None else virtual_stages
+
+
+def _refuse_unused(
+    name: str, virtual_stages: int | None, memory_cap: int | None, group_size: int | None, orders: str | None
+) -> None:
+    """Raises FormatError for every option that would change nothing."""
+    from windtunnel.schedule.registry import SCHEDULES, find
+
+    given = {"memory_cap": memory_cap, "microbatch_group_size": group_size, "orders": orders}
+    faults = []
+    for option, value in given.items():
+        if value is None:
+            continue
+        flag, used = f"--{option.replace('_', '-')}", find(name).uses
+        if option not in used:
+            users = ", ".join(each.name for each in SCHEDULES if option in each.uses)
+            faults.append(Fault(flag, str(value), f"{name} has no use for it", f"leave it out, or choose {users}"))
+        elif option == "microbatch_group_size" and _chunks(name, virtual_stages) == 1:
+            faults.append(Fault(flag, str(value), "one chunk per stage takes every micro-batch at a stretch",
+                                "leave it out, or give --virtual-stages 2 or more"))  # fmt: skip
+    if faults:
+        raise FormatError(faults)
 
 
 def _durations(order: Order, forward: float, backward_input: float, backward_weight: float) -> list[ChunkDurations]:
@@ -69,7 +129,7 @@ def _checked(**seconds: float) -> Costs:
     ]
     if faults:
         raise FormatError(faults)
-    forward, backward_input, backward_weight, p2p = seconds.values()
+    forward, backward_input, backward_weight, p2p, _ = seconds.values()
     return forward, backward_input, backward_weight, p2p
 
 

@@ -33,9 +33,9 @@ def validate(
 ) -> int:
     """Projections against measured runs: errors by group, order within series, verdicts against outcomes."""
     from windtunnel.catalog.records import load_records
-    from windtunnel.records.against import regressions
+    from windtunnel.records.against import moves, regressions
     from windtunnel.records.summary import summarise
-    from windtunnel.report.validate import regressions_text, validate_document, validate_text
+    from windtunnel.report.validate import moves_text, regressions_text, validate_document, validate_text
 
     if not records:
         raise MissingError(Fault("RECORDS", "", "no file of records was given", "name one or more files"))
@@ -44,13 +44,16 @@ def validate(
     checked = _with_progress(_checked(loaded), len(loaded), output)
     document = validate_document(summarise(_grouped(checked, loaded, group_by or ())))
     worse = regressions(earlier, document) if earlier is not None else ()
+    moved = moves(earlier, document) if earlier is not None and worse else ()
     if output.json:
         print_json(document)
         sys.stderr.writelines(f"worse: {item.figure} {item.before:.4f} → {item.after:.4f}\n" for item in worse)
+        sys.stderr.writelines(f"moved: {item.quantity} {item.id} {item.before} → {item.after}\n" for item in moved)
     else:
         print_screen(validate_text(document), output)
         if earlier is not None:
             print_screen(regressions_text([(item.figure, item.before, item.after) for item in worse]), output)
+            print_screen(moves_text([(item.id, item.quantity, item.before, item.after) for item in moved]), output)
     return 1 if worse else 0
 
 
@@ -102,7 +105,7 @@ def _table(path: str) -> Mapping[str, Any]:
     from windtunnel.catalog.files import RECORDS_LIMIT, parse_json, read_text
 
     document = parse_json(read_text(path, RECORDS_LIMIT), path)
-    if not isinstance(document, dict) or not {"groups", "series", "fits"} <= document.keys():
+    if not isinstance(document, dict) or not {"records", "groups", "series", "fits"} <= document.keys():
         rule = "a table is what windtunnel validate --json prints"
         raise FormatError(Fault(path, "", rule, "write one with windtunnel validate RECORDS --json"))
     return document

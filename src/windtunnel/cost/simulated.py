@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from windtunnel.cost.collectives.all_reduce import all_reduce
 from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
@@ -12,12 +13,13 @@ from windtunnel.cost.collectives.ring import gather, link, nic
 from windtunnel.cost.kernels.attention import attention, scan
 from windtunnel.cost.kernels.gemm import gemm, grouped_gemm
 from windtunnel.cost.kernels.stream import stream
-from windtunnel.cost.source import OpCost
+from windtunnel.cost.source import Evidence, OpCost
 from windtunnel.job.cluster import Cluster
 from windtunnel.job.constants import Constants
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Parallel
 from windtunnel.job.software import Software
+from windtunnel.ops.chunk import Unit
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, RingExchange, Scan, Stream
 
 
@@ -29,7 +31,7 @@ class SimulatedSource:
     software: Software
     parallel: Parallel
     constants: Constants
-    sinks: bool
+    expert_bias: bool
 
     @property
     def placements(self) -> dict[str, Placement]:
@@ -42,13 +44,12 @@ class SimulatedSource:
             case Gemm():
                 return gemm(op, accelerator, constants.gemm)
             case GroupedGemm():
-                return grouped_gemm(
-                    op, accelerator, constants.gemm, fuser=self.software.cuda_graphs == "full_iteration"
-                )
+                return grouped_gemm(op, accelerator, constants.gemm)
             case Attention():
                 return attention(op, accelerator, self.software, constants.attention)
             case Stream():
-                return stream(op, accelerator, constants.stream, sinks=self.sinks)
+                fused = self.software.cuda_graphs == "full_iteration"
+                return stream(op, accelerator, constants.stream, expert_bias=self.expert_bias, fused=fused)
             case Scan():
                 return scan(op, accelerator, constants.attention)
         return OpCost(self._network(op), "network")
@@ -87,6 +88,18 @@ class SimulatedSource:
             return size / (constants.p2p_bandwidth * nic(self.cluster)) + fixed
         return size / (constants.p2p_bandwidth * link(self.cluster)) + constants.p2p_latency
 
+    def within(self, job: Job, unit: Unit) -> SimulatedSource:  # noqa: ARG002
+        """Itself: the simulated price of a whole is the sum of its ops."""
+        return self
+
+    def optimizer(self, job: Job, parameters: float) -> float | None:  # noqa: ARG002
+        """None: the state traffic of the formula."""
+        return None
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:  # noqa: ARG002
+        """Formulas, all of it."""
+        return "simulated"
+
     def _exchange(self, op: ExpertExchange) -> float:
         group = self.placements["ep"]
         return expert_exchange(op, group, self.cluster, self.constants.collective, self.constants.expert)
@@ -104,5 +117,5 @@ def simulated_source(job: Job) -> SimulatedSource:
         software=job.software,
         parallel=job.plan.parallel,
         constants=job.constants,
-        sinks=job.model.attention_sinks,
+        expert_bias=job.model.mlp_bias,
     )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.ops.op import Op
+
+if TYPE_CHECKING:
+    from windtunnel.job.job import Job
+    from windtunnel.ops.chunk import Unit
 
 Bound = Literal["compute", "memory", "latency", "network"]
 Evidence = Literal["measured", "interpolated", "anchored", "simulated"]
@@ -35,4 +39,16 @@ class CostSource(Hashable, Protocol):
 
     def transfer(self, size: float, placement: Placement) -> float:
         """Seconds to send ``size`` bytes to a neighbour of a placed group."""
+        ...
+
+    def within(self, job: Job, unit: Unit) -> Self:
+        """The source for the ops of one unit of a job, where a source knows more of a whole than of its ops."""
+        ...
+
+    def optimizer(self, job: Job, parameters: float) -> float | None:
+        """Seconds of an optimizer step over local parameters; None leaves it to the formula."""
+        ...
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
+        """Where the seconds of data-parallel traffic and of the optimizer come from."""
         ...

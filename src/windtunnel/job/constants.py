@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,6 @@ class GemmConstants:
     grouped_half_rows: float
     grouped_half_rows_weight: float
     grouped_efficiency: float
-    grouped_fuser: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,8 @@ class StreamConstants:
     permute_fused_speedup: float
     permute_latency: float
     router_kernel: float
-    sinks_activation: float
+    expert_bias: float
+    expert_fused: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,8 @@ class HostConstants:
     launch_x86: float
     launch_grace: float
     launch_slow: float
+    era_eager: float
+    era_rocm: float
     dense_layer: float
     unfused: float
     quantized: float
@@ -187,3 +190,11 @@ class Constants:
     data_parallel: DataParallelConstants
     step: StepConstants
     memory: MemoryConstants
+
+    def having(self, values: Mapping[str, float]) -> Constants:
+        """These constants with other values by ``group.name``. TypeError or AttributeError: an unknown one."""
+        groups: dict[str, dict[str, float]] = {}
+        for name, value in values.items():
+            group, _, item = name.partition(".")
+            groups.setdefault(group, {})[item] = value
+        return replace(self, **{group: replace(getattr(self, group), **items) for group, items in groups.items()})

@@ -173,7 +173,7 @@ class ModelSpec:
 
     @property
     def is_moe(self) -> bool:
-        return any(layer.feed_forward == "moe" for layer in self.layers)
+        return _has_experts(self)
 
     @property
     def layers(self) -> tuple[LayerSpec, ...]:
@@ -184,6 +184,11 @@ class ModelSpec:
     def mtp_layer(self) -> LayerSpec:
         """The layer an MTP depth repeats: a copy of the last attention layer with the last feed-forward kind."""
         return _mtp_layer(self)
+
+
+@lru_cache(maxsize=256)
+def _has_experts(model: ModelSpec) -> bool:
+    return any(layer.feed_forward == "moe" for layer in model.layers)
 
 
 @lru_cache(maxsize=256)

@@ -31,8 +31,8 @@ class Traits:
     """Norm, activation, bias-dropout-add and RoPE are single kernels."""
     attention_factor: float = 1.0
     """Attention throughput relative to the accelerator's fused kernels of that generation."""
-    host_factor: float = 1.0
-    """Host time per launch relative to a 2024 x86 host driving this framework's generation."""
+    host_era: Literal["modern", "eager", "rocm", "xla"] = "modern"
+    """Which host drives the launches: one of 2024 on, one before fused operators, ROCm's, or XLA's single program."""
     weight_gradient_placeholders: bool = False
     """Transformer Engine's cached dummy gradients, one per distinct weight shape."""
     loss_kept_bytes: float = 4.0
@@ -71,6 +71,8 @@ class Traits:
     moe_residual_low: float = 0.95
     moe_residual_high: float = 1.05
     """Measured over projected peak memory: 10th and 90th percentile over published runs."""
+    receives_ahead: bool = False
+    """A pipeline stage allocates the buffers of every micro-batch it will receive, before the first."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
 

@@ -54,6 +54,11 @@ class Diagnosis:
         return self.planned > min(self.capacity, self.error.capacity or self.capacity)
 
     @property
+    def beyond(self) -> float:
+        """Device bytes the failed step wanted beyond the plan's peak."""
+        return max(0.0, sum(item.over for item in self.classes))
+
+    @property
     def exceeded(self) -> str | None:
         """The class that exceeded the plan most, or the largest of a plan that was too large; None where every class
         kept to it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from windtunnel.dtypes import BYTES
@@ -127,23 +128,27 @@ CHUNKS = 8
 """Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
 
 
-def placeholder_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
+def stage_units(job: Job, chunks: Iterable[Chunk]) -> tuple[Unit, ...]:
+    """The distinct units of a stage."""
+    return tuple(dict.fromkeys(unit for chunk in dict.fromkeys(chunks) for unit, _ in units(job, chunk)))
+
+
+def placeholder_bytes(job: Job, held: tuple[Unit, ...]) -> float:
     """Transformer Engine's dummy weight gradients: 2 B of each distinct local matrix shape of a stage, never freed."""
     if not _has_placeholders(job):
         return 0.0
-    layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
-    return 2 * sum({size for unit in layers for size in _matrix_sizes(job, unit)})
+    return 2 * sum({size for unit in held if unit.layer is not None for size in _matrix_sizes(job, unit)})
 
 
 def _has_placeholders(job: Job) -> bool:
     return job.software.traits.weight_gradient_placeholders and job.software.transformer_impl == "te"
 
 
-def largest_tensor(job: Job, chunks: tuple[Chunk, ...]) -> float:
+def largest_tensor(job: Job, held: tuple[Unit, ...]) -> float:
     """Parameters of the largest dense matrix on a rank: what a shard of whole tensors holds at least."""
     parallel = job.plan.parallel
-    weights = {weight for chunk in chunks for unit, _ in units(job, chunk) for weight in unit_weights(job, unit)}
-    return max((local_count(w, parallel.tp) for w in weights if w.shard != "expert"), default=0.0)
+    weights = (weight for unit in held for weight in unit_weights(job, unit) if weight.shard != "expert")
+    return max((local_count(weight, parallel.tp) for weight in weights), default=0.0)
 
 
 def _matrix_sizes(job: Job, unit: Unit) -> set[float]:
@@ -162,7 +167,7 @@ def _matrix_sizes(job: Job, unit: Unit) -> set[float]:
     return sizes | ({projection} if projection else set())
 
 
-def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
+def fsdp_buffers(job: Job, held: tuple[Unit, ...]) -> float:
     """Gathered layers and the gradient of one on its way to its shards.
 
     FSDP holds two layers and, throughout, its root group of embedding and head; XLA gathers matrix by matrix, the next
@@ -171,7 +176,7 @@ def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
     plan, traits = job.plan, job.software.traits
     if not plan.sharding.shards_parameters:
         return 0.0
-    layers = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is not None]
+    layers = [unit for unit in held if unit.layer is not None]
     largest = max((unit_parameters(job, unit).total for unit in layers), default=0.0)
     reduce = BYTES[plan.precision.grad_reduce]
     if plan.parallel.pp > 1 and traits.unsharded_under_pipeline:
@@ -179,25 +184,37 @@ def fsdp_buffers(job: Job, chunks: tuple[Chunk, ...]) -> float:
     if traits.kept_tensors == "xla":
         matrix = max((size for unit in layers for size in _matrix_sizes(job, unit)), default=0.0)
         return 2 * 2.0 * matrix + reduce * matrix
-    return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, chunks)
+    return 2 * 2.0 * largest + reduce * largest + 2.0 * _ends(job, held)
 
 
-def head_bytes(job: Job, chunks: tuple[Chunk, ...]) -> float:
+def reduction_bytes(job: Job, held: tuple[Unit, ...]) -> float:
+    """What the last gradients hold on their way, with nothing in flight.
+
+    FSDP reduces its root group last: unsharded bf16 gradients and the input of the reduction in its own dtype.
+    Gradients that are not reduced in the buffer they accumulate in pass through one bucket.
+    """
+    plan, traits = job.plan, job.software.traits
+    if plan.sharding.shards_parameters:
+        root = 0.0 if traits.kept_tensors == "xla" else _ends(job, held)
+        return (2.0 + BYTES[plan.precision.grad_reduce]) * root
+    return 0.0 if traits.one_gradient_buffer else traits.gradient_bucket
+
+
+def head_bytes(job: Job, held: tuple[Unit, ...]) -> float:
     """What the head holds beside the logits: its weights where XLA gathers them for the loss, or the dummy gradient
     that Megatron's own linear layer makes and drops."""
-    if not any(chunk.head for chunk in chunks):
+    heads = [unit for unit in held if unit.kind == "head"]
+    if not heads:
         return 0.0
     if _has_placeholders(job):
         parallel = job.plan.parallel
         return 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
     if not job.plan.sharding.shards_parameters or job.software.traits.kept_tensors != "xla":
         return 0.0
-    heads = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.kind == "head"]
     tied = job.model.tie_word_embeddings
-    return 2.0 * sum(unit_parameters(job, unit).total for unit in heads) if not tied else 2.0 * _ends(job, chunks)
+    return 2.0 * sum(unit_parameters(job, unit).total for unit in heads) if not tied else 2.0 * _ends(job, held)
 
 
-def _ends(job: Job, chunks: tuple[Chunk, ...]) -> float:
+def _ends(job: Job, held: tuple[Unit, ...]) -> float:
     """Parameters of embedding and head on a rank."""
-    root = [unit for chunk in chunks for unit, _ in units(job, chunk) if unit.layer is None]
-    return sum(unit_parameters(job, unit).total for unit in root)
+    return sum(unit_parameters(job, unit).total for unit in held if unit.layer is None)

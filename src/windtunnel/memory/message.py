@@ -75,7 +75,7 @@ def read_message(text: str) -> OutOfMemory:
         total = allocated + unused
     return OutOfMemory(
         requested=requested,
-        capacity=_find(words, rf"total capacit?y of {_SIZE}") or _find(words, rf"{_SIZE} total capacity"),
+        capacity=_find(words, rf"total capaci?ty of {_SIZE}") or _find(words, rf"{_SIZE} total capacity"),
         free=_find(words, rf"{_SIZE} (?:is )?free"),
         in_use=_find(words, rf"this process has {_SIZE} memory in use"),
         allocated=allocated,

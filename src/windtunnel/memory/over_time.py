@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from windtunnel.job.job import Job
+from windtunnel.job.plan import Chunk
 from windtunnel.memory.breakdown import Allocation, Moment
-from windtunnel.memory.kept import KeptChunk, head_bytes, kept_chunk
+from windtunnel.memory.kept import KeptChunk, head_bytes, kept_chunk, reduction_bytes, stage_units
 from windtunnel.memory.states import States, byte_rates, shard_sizes, states
 from windtunnel.memory.structure import structures
 from windtunnel.schedule.action import Kind, Order
@@ -119,12 +120,25 @@ def _ranks(job: Job, timeline: Executed) -> Iterator[_Rank]:
             resident=structure.resident,
             kept=own,
             virtual_stages=order.virtual_stages,
-            levels=tuple(_levels(spans, held, own, head_bytes(job, chunks), static.stepping)),
+            levels=tuple(_levels(spans, held, own, _passing(job, chunks, static))),
         )
 
 
+class _Passing(NamedTuple):
+    """Bytes beside the loss, during the last reduction and during the optimizer step."""
+
+    loss: float
+    reduction: float
+    stepping: float
+
+
+def _passing(job: Job, chunks: tuple[Chunk, ...], static: States) -> _Passing:
+    held = stage_units(job, chunks)
+    return _Passing(head_bytes(job, held), reduction_bytes(job, held), static.stepping)
+
+
 def _levels(
-    spans: Sequence[Ran], held: Sequence[int], kept: tuple[KeptChunk, ...], beside: float, stepping: float
+    spans: Sequence[Ran], held: Sequence[int], kept: tuple[KeptChunk, ...], beside: _Passing
 ) -> Iterator[_Level]:
     """A level where each action starts, and one after it where the rank waits."""
     alive = [0] * len(held)
@@ -138,12 +152,13 @@ def _levels(
             alive[index] += 1
             loss = own.logits + own.loss_peak > 0
             logits = _logits(alive, kept) + own.loss_peak
-            yield _Level(span.start, "loss" if loss else "forward", tuple(alive), logits, beside if loss else 0.0)
+            yield _Level(span.start, "loss" if loss else "forward", tuple(alive), logits, beside.loss if loss else 0.0)
         else:
             yield _Level(span.start, moment, tuple(alive), _logits(alive, kept, used=1), needs)
             alive[index] -= span.kind != "B"
         if after is None:
-            yield _Level(span.end, "optimizer", tuple(alive), 0.0, stepping)
+            yield _Level(span.end, "gradient_reduction", tuple(alive), 0.0, beside.reduction)
+            yield _Level(span.end, "optimizer", tuple(alive), 0.0, beside.stepping)
         elif after.start > span.end:
             yield _Level(span.end, "forward", tuple(alive), _logits(alive, kept, used=span.kind != "F"), 0.0)
 

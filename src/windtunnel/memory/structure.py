@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from typing import NamedTuple
 
 from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Overlap
+from windtunnel.job.plan import Chunk, Overlap
 from windtunnel.memory.breakdown import Moment
 from windtunnel.memory.kept import (
     KeptChunk,
@@ -17,8 +18,11 @@ from windtunnel.memory.kept import (
     kept_chunk,
     largest_tensor,
     placeholder_bytes,
+    reduction_bytes,
+    stage_units,
 )
-from windtunnel.ops.chunk import LocalParameters, chunk_parameters
+from windtunnel.ops.chunk import LocalParameters, chunk_parameters, units
+from windtunnel.ops.context import context
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
 
@@ -80,30 +84,64 @@ def stripped(job: Job) -> Job:
 
 @lru_cache(maxsize=2048)
 def _structures(job: Job) -> tuple[StageStructure, ...]:
-    plan = job.plan
     order = job_order(job)
-    layout = plan.pipeline.layout
-    kept = [kept_chunk(job, chunk) for chunk in layout]
+    layout = _alike(job)
+    kept = {chunk: kept_chunk(job, chunk) for chunk in dict.fromkeys(layout)}
+    held_by: dict[tuple[Chunk, ...], Holding] = {}
     result = []
     for held, vectors in zip(order.placement, peaks(order), strict=True):
         chunks = tuple(layout[index] for index in held)
-        parameters = LocalParameters(0.0, 0.0)
-        for chunk in chunks:
-            parameters += chunk_parameters(job, chunk)
-        own = tuple(kept[index] for index in held)
-        head = head_bytes(job, chunks)
-        candidates = [item for vector in vectors for item in candidates_of(own, vector, order.virtual_stages, head)]
+        if chunks not in held_by:
+            held_by[chunks] = stage_holding(job, chunks)
+        stage, own = held_by[chunks], tuple(kept[chunk] for chunk in chunks)
+        candidates = [
+            item for vector in vectors for item in candidates_of(own, vector, order.virtual_stages, stage.head)
+        ]
         result.append(
             StageStructure(
-                parameters=parameters,
-                candidates=(*candidates, OPTIMIZER),
-                resident=placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job),
+                parameters=stage.parameters,
+                candidates=(*candidates, _after("gradient_reduction", stage.reduction), _after("optimizer", 0.0)),
+                resident=stage.resident + received_ahead(job, held),
                 offloaded=max(sum(n * k.offloaded for n, k in zip(v, own, strict=True)) for v in vectors),
                 cached=_cached(candidates, max(k.loss_cached for k in own)),
-                largest_tensor=largest_tensor(job, chunks),
+                largest_tensor=stage.largest_tensor,
             )
         )
     return tuple(result)
+
+
+def _alike(job: Job) -> tuple[Chunk, ...]:
+    """The layout with every chunk replaced by the first one that holds the same, whatever its layers are called."""
+    first: dict[object, Chunk] = {}
+    return tuple(
+        first.setdefault((units(job, chunk), chunk.head, chunk.num_mtp_layers), chunk)
+        for chunk in job.plan.pipeline.layout
+    )
+
+
+class Holding(NamedTuple):
+    """What a stage holds whatever is in flight; ``head`` bytes live while the loss does, ``reduction`` bytes while the
+    last gradients are reduced."""
+
+    parameters: LocalParameters
+    resident: float
+    head: float
+    reduction: float
+    largest_tensor: float
+
+
+def stage_holding(job: Job, chunks: tuple[Chunk, ...]) -> Holding:
+    parameters, held = LocalParameters(0.0, 0.0), stage_units(job, chunks)
+    each = {chunk: chunk_parameters(job, chunk) for chunk in dict.fromkeys(chunks)}
+    for chunk in chunks:
+        parameters += each[chunk]
+    return Holding(
+        parameters=parameters,
+        resident=placeholder_bytes(job, held) + fsdp_buffers(job, held) + workspace(job),
+        head=head_bytes(job, held),
+        reduction=reduction_bytes(job, held),
+        largest_tensor=largest_tensor(job, held),
+    )
 
 
 def _cached(candidates: list[Candidate], freed: float) -> Number:
@@ -143,7 +181,21 @@ def candidates_of(
     ]
 
 
-OPTIMIZER = Candidate(moment="optimizer", in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=0.0)
+def received_ahead(job: Job, held: tuple[int, ...]) -> float:
+    """Hidden states and their gradients that a stage allocates for all micro-batches at once.
+
+    What a chunk receives takes the place of its kept input as micro-batches come in; its outputs wait as long.
+    """
+    if not job.software.traits.receives_ahead:
+        return 0.0
+    ctx, last = context(job), len(job.plan.pipeline.layout) - 1
+    each = ctx.width * ctx.tokens * job.model.hidden_size / ctx.residual_shards
+    return job.plan.num_microbatches * each * sum((chunk > 0) + (chunk < last) for chunk in held)
+
+
+def _after(moment: Moment, passing: float) -> Candidate:
+    """A moment after the last backward: nothing is in flight."""
+    return Candidate(moment=moment, in_flight=0.0, activations=0.0, dispatcher=0.0, logits=0.0, passing=passing)
 
 
 def workspace(job: Job) -> float:

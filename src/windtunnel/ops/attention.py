@@ -96,6 +96,7 @@ def context_exchange(ctx: Context, query_width: float, kv_width: float) -> tuple
     block = ctx.tokens * kv_width * ctx.width
     if kind == "ring":
         return (
+            *_merges(ctx, query_width / 2, kv_width),
             RingExchange(name="kv_ring", phase="F", size=block, hops=ctx.cp - 1, modules=CORE),
             RingExchange(name="kv_ring", phase="B", size=2 * block, hops=ctx.cp - 1),
         )
@@ -118,6 +119,19 @@ def context_exchange(ctx: Context, query_width: float, kv_width: float) -> tuple
         RingExchange(name="kv_ring", phase="F", size=block, hops=rings - 1, modules=CORE),
         RingExchange(name="kv_ring", phase="B", size=2 * block, hops=rings - 1),
     )
+
+
+def _merges(ctx: Context, out_width: float, kv_width: float) -> tuple[Op, ...]:
+    """Combining what the hops of a ring give: the output so far is read and written in fp32 beside a bf16 block, in
+    backward the gradients of q and of keys and values are read, added and written.
+
+    Half of a balanced ring's hops, those of later blocks, touch only half of the queries. Source: NVIDIA/
+    TransformerEngine pytorch attention with context parallelism, ``fwd_out_correction``.
+    """
+    hops, t = ctx.cp - 1, ctx.tokens
+    out = 0.75 * hops * t * out_width
+    gradients = hops * t * (0.75 * out_width + kv_width)
+    return stream("ring_merge", ctx, out * (4 + ctx.width + 4) / ctx.width, 3 * gradients, modules=CORE)
 
 
 def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: float) -> tuple[Kept, ...]:

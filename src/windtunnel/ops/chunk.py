@@ -69,12 +69,17 @@ def counted_units(
     counted: Counter[Unit] = Counter()
     if chunk.embedding:
         counted[Unit(kind="embedding")] += 1
+    layers, last = model.layers, model.num_layers - edge
+    # Layers that are one object are counted before their unit is made: hashing a unit per layer would cost most.
+    alike: Counter[tuple[int, frozenset[str], bool]] = Counter()
+    first: dict[tuple[int, frozenset[str], bool], LayerSpec] = {}
     for index in chunk.layers:
-        high = index < edge or index >= model.num_layers - edge
-        unit = Unit(
-            kind="layer", layer=model.layers[index], recompute=recompute_of[index], high_precision=high and edge > 0
-        )
-        counted[unit] += 1
+        key = (id(layers[index]), recompute_of[index], index < edge or index >= last)
+        first.setdefault(key, layers[index])
+        alike[key] += 1
+    for key, occurrences in alike.items():
+        _, recompute, high = key
+        counted[Unit(kind="layer", layer=first[key], recompute=recompute, high_precision=high)] += occurrences
     for depth in range(chunk.num_mtp_layers):
         position = model.num_layers + depth
         recompute = recompute_of[position] if position < len(recompute_of) else frozenset()

@@ -84,7 +84,7 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         kept_tensors=software.traits.kept_tensors,
         keeps_quantized_inputs=software.traits.keeps_quantized_inputs,
         local_spec=software.is_megatron and software.transformer_impl == "local",
-        gather_in_fp8=software.is_megatron and plan.precision.params == "fp8",
+        gather_in_fp8=software.is_megatron and is_quantized("bf16" if high_precision else plan.precision.compute),
         moe=plan.moe,
         context_parallel=plan.context_parallel,
         dropout=plan.dropout,

@@ -71,7 +71,7 @@ def mtp_projection(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
     h = model.hidden_size
     joined = ctx.width * ctx.sequence_tokens * 2 * h
     return (
-        *norm(model, ctx, "mtp_hidden_norm"),
-        *norm(model, ctx, "mtp_embedding_norm"),
+        *norm(model, ctx, "mtp_hidden_norm", copied=True),
+        *norm(model, ctx, "mtp_embedding_norm", copied=True),
         *linear("mtp_projection", ctx, ctx.sequence_tokens, h, 2 * h, keeps=(Kept("mtp_joined", joined),)),
     )

@@ -42,13 +42,14 @@ def matrices(
             modules=modules,
             keeps=kept_activation(ctx, t, width, gated=model.gated, modules=modules),
         ),
-        *linear(f"{prefix}_down", ctx, t, h, width, modules=modules, keeps=_kept_down(ctx, t * h)),
+        *linear(f"{prefix}_down", ctx, t, h, width, modules=modules, keeps=_kept_down(ctx, t * h, gated=model.gated)),
     )
 
 
-def _kept_down(ctx: Context, elements: float) -> tuple[Kept, ...]:
-    """Per-op recompute saves the result of the down projection; torch.compile drops it, for only a sum reads it."""
-    if ctx.kept_tensors != "torchtitan" or ctx.compiled:
+def _kept_down(ctx: Context, elements: float, *, gated: bool) -> tuple[Kept, ...]:
+    """Per-op recompute saves the result of the down projection where that is an odd product of the layer, the third of
+    a gated feed-forward (executed); torch.compile drops it, for only a sum reads it."""
+    if ctx.kept_tensors != "torchtitan" or ctx.compiled or not gated:
         return ()
     return (Kept("mlp_out", ctx.width * elements, only_under="per_op"),)
 

@@ -23,7 +23,7 @@ def latent_attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[
         *norm(model, ctx, "attention_norm", layer_input=True),
         *_query_down(model, mla, ctx),
         *linear("kv_down", ctx, ctx.sequence_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, h),
-        *stream("latent_norms", ctx, *_latent_passes(mla, ctx), keeps=(Kept("latents", _kept_latents(mla, ctx)),)),
+        *stream("latent_norms", ctx, *_latent_passes(mla, ctx), keeps=_kept_latents(mla, ctx)),
         *enter_region("latents", ctx, latent),
         *linear("q_up", ctx, ctx.tokens, qk, mla.q_lora_rank or h, modules=UP),
         *linear(
@@ -65,9 +65,11 @@ def _latent_passes(mla: MLA, ctx: Context) -> tuple[float, float]:
     return 2 * elements, 3.5 * elements
 
 
-def _kept_latents(mla: MLA, ctx: Context) -> float:
-    """Latents before and after their norms, full sequence on every tp rank."""
-    return ctx.width * ctx.tokens * (2 * (mla.q_lora_rank or 0) + 2 * mla.kv_lora_rank + mla.qk_rope_head_dim)
+def _kept_latents(mla: MLA, ctx: Context) -> tuple[Kept, ...]:
+    """Latents before and after their norms, full sequence on every tp rank, and an fp32 statistic a norm (executed)."""
+    width = 2 * (mla.q_lora_rank or 0) + 2 * mla.kv_lora_rank + mla.qk_rope_head_dim
+    norms = 1 if mla.q_lora_rank is None else 2
+    return (Kept("latents", ctx.width * ctx.tokens * width), Kept("latent_statistics", 4 * ctx.tokens * norms))
 
 
 def _kept_heads(ctx: Context, qk: float, v: float, nope: float) -> tuple[Kept, ...]:

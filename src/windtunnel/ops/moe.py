@@ -48,12 +48,28 @@ def _router(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     router = linear(
         "router", ctx, ctx.sequence_tokens, moe.num_experts, model.hidden_size, modules=WHOLE, compute="bf16"
     )
-    kept = (Kept("router_scores", 2 * scores, WHOLE),)
     return (
         *router,
-        Stream(name="routing", phase="F", kind="router", bytes_moved=8 * scores, kernels=12, modules=WHOLE, keeps=kept),
+        Stream(
+            name="routing",
+            phase="F",
+            kind="router",
+            bytes_moved=8 * scores,
+            kernels=12,
+            modules=WHOLE,
+            keeps=_kept_routing(moe, ctx, scores),
+        ),
         Stream(name="routing", phase="B", kind="router", bytes_moved=6 * scores, kernels=8),
     )
+
+
+def _kept_routing(moe: MoE, ctx: Context, scores: float) -> tuple[Kept, ...]:
+    """fp32 scores before and after the choice; eager torch keeps one, and of every copy of a token three int64 indices
+    (its choice, its source, its place in the order of experts) and its weight in bf16 (executed)."""
+    if ctx.kept_tensors != "torchtitan":
+        return (Kept("router_scores", 2 * scores, WHOLE),)
+    copies = ctx.sequence_tokens * moe.num_experts_per_token
+    return (Kept("router_scores", scores, WHOLE), Kept("routing_indices", (3 * 8 + ctx.width) * copies, WHOLE))
 
 
 def _exchange(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:

@@ -11,14 +11,22 @@ LAYERNORM = frozenset({"layernorm"})
 
 
 def norm(
-    model: ModelSpec, ctx: Context, name: str, *, layer_input: bool = False, feeds_gemm: bool = True
+    model: ModelSpec,
+    ctx: Context,
+    name: str,
+    *,
+    layer_input: bool = False,
+    feeds_gemm: bool = True,
+    copied: bool = False,
 ) -> tuple[Op, ...]:
     """Forward reads x and writes y; backward reads dy and x, writes dx, and half a pass of parameter gradients.
 
-    ``feeds_gemm``: y is read by GEMMs alone, so it waits for backward as they keep their inputs.
+    ``feeds_gemm``: y is read by GEMMs alone, so it waits for backward as they keep their inputs. ``copied``: y is
+    copied into another tensor and does not wait itself.
     """
     elements = ctx.sequence_tokens * model.hidden_size
-    keeps = _kept(model, ctx, layer_input=layer_input, width=ctx.saved_width if feeds_gemm else ctx.width)
+    width = 0.0 if copied else ctx.saved_width if feeds_gemm else ctx.width
+    keeps = _kept(model, ctx, layer_input=layer_input, width=width)
     return stream(name, ctx, 2 * elements, 3.5 * elements, modules=LAYERNORM, keeps=keeps)
 
 

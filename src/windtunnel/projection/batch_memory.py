@@ -11,21 +11,17 @@ import numpy as np
 
 from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Chunk, Dispatcher, Sharding, Strategy
+from windtunnel.job.plan import Chunk, Dispatcher, Parallel, Sharding, Strategy
 from windtunnel.memory.device import overhead_terms, reserved_ratio
 from windtunnel.memory.interval import residuals
 from windtunnel.memory.kept import (
     KeptChunk,
     KeptUnit,
     chunk_logits,
-    fsdp_buffers,
-    head_bytes,
     kept_unit,
-    largest_tensor,
-    placeholder_bytes,
 )
 from windtunnel.memory.states import ByteRates, byte_rates, shards, states
-from windtunnel.memory.structure import candidates_of, stripped, workspace
+from windtunnel.memory.structure import Holding, candidates_of, received_ahead, stage_holding, stripped
 from windtunnel.ops.chunk import LocalParameters, Unit
 from windtunnel.projection import compose
 from windtunnel.projection.contents import Contents, Floats, Ints
@@ -97,8 +93,7 @@ class BatchMemory:
     def _passing(self, kept: Sequence[tuple[int, tuple[Dispatcher, float]]], state: State) -> tuple[Floats, Floats]:
         """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[(recompute, kernel),
         kind of stage]``."""
-        alive, sharded = alive_rows(self.order), _sharded(self.job, state)
-        heads = np.array([head_bytes(sharded, self._chunks(kind)) for kind in range(len(self.stages.ranks))])
+        alive, heads = alive_rows(self.order), np.array([stage.head for stage in self._holdings(state)])
         tables = {kernel: self._kept(*kernel) for kernel in dict.fromkeys(kernel for _, kernel in kept)}
         numbers = list(tables)
         stacked = {item.name: np.stack([table[item.name] for table in tables.values()]) for item in fields(KeptChunk)}
@@ -130,8 +125,14 @@ class BatchMemory:
         logits = np.array([chunk_logits(base, chunk) for chunk in self.found.chunks])
         return {**kept, **dict(zip(("logits", "loss_peak", "loss_cached"), logits.T, strict=True))}
 
-    def _chunks(self, kind: int) -> tuple[Chunk, ...]:
-        return tuple(self.job.plan.pipeline.layout[index] for index in self.order.placement[self.stages.ranks[kind]])
+    def _holdings(self, state: State) -> list[Holding]:
+        """What each kind of stage holds whatever is in flight."""
+        plan = self.job.plan
+        base = kept_base(_sharded(self.job, state), plan.moe.dispatcher, 0.0)
+        placed = [self.order.placement[rank] for rank in self.stages.ranks]
+        each = [_holding(base, tuple(plan.pipeline.layout[index] for index in held)) for held in placed]
+        ahead = [received_ahead(self.job, held) for held in placed]
+        return [one._replace(resident=one.resident + more) for one, more in zip(each, ahead, strict=True)]
 
     def _worst(self, passing: Floats, cached: Floats, states_of: Sequence[State]) -> Floats:
         """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``."""
@@ -145,13 +146,11 @@ class BatchMemory:
         ).T
         room_of, ratio, outside_of = job.cluster.accelerator.hbm_capacity, reserved_ratio(job), overhead_terms(job)
         worst = np.zeros((len(passing), len(states_of)))
-        for kind, parameters in enumerate(self.stages.parameters):
-            chunks = self._chunks(kind)
-            whole = largest_tensor(job, chunks)
-            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, whole)
-            moving = np.maximum(passing[:, kind, None], held.stepping)
-            resident = placeholder_bytes(job, chunks) + fsdp_buffers(job, chunks) + workspace(job)
-            allocated = compose.allocated(held, resident, moving)
+        for kind, own in enumerate(self._holdings(states_of[0])):
+            parameters = self.stages.parameters[kind]
+            held: Any = states(parameters.dense, parameters.expert, sizes[0], sizes[1], rates, own.largest_tensor)
+            moving = np.maximum(np.maximum(passing[:, kind, None], own.reduction), held.stepping)
+            allocated = compose.allocated(held, own.resident, moving)
             outside = compose.overhead(allocated, *outside_of)
             worst = np.maximum(
                 worst, compose.reserved(allocated, cached[:, kind, None], ratio, room_of - outside) + outside
@@ -159,18 +158,24 @@ class BatchMemory:
         return worst
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
+def _holding(job: Job, chunks: tuple[Chunk, ...]) -> Holding:
+    return stage_holding(job, chunks)
+
+
 def kept_base(job: Job, dispatcher: Dispatcher, offload: float) -> Job:
-    """The job as far as one unit's kept bytes go: without pipeline, batch and recompute, with these kernels."""
+    """The job as far as one unit's kept bytes go: without pipeline, batch, recompute and group order, with these
+    kernels."""
     base = stripped(job)
     plan = base.plan
     return replace(
         base,
         plan=replace(
             plan,
+            parallel=replace(plan.parallel, order=Parallel().order),
             pipeline=replace(plan.pipeline, schedule="1f1b", virtual_stages=1, layout=(), microbatch_group_size=1),
             batch=replace(plan.batch, global_batch_size=plan.batch.micro_batch_size),
-            recompute=(),
+            recompute=(frozenset(),) * len(plan.recompute),
             moe=replace(plan.moe, dispatcher=dispatcher),
             offload=replace(plan.offload, activations=offload),
         ),

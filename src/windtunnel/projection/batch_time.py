@@ -10,7 +10,7 @@ import numpy as np
 
 from windtunnel.cost.simulated import simulated_source
 from windtunnel.job.job import Job
-from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Batch, Overlap, Sharding, Strategy
+from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Batch, Overlap, Strategy
 from windtunnel.ops.chunk import LocalParameters, Unit
 from windtunnel.projection.batch_memory import Stages
 from windtunnel.projection.choices import Kernels
@@ -98,7 +98,8 @@ def grid_base(job: Job) -> Job:
 def _contents_seconds(base: Job, found: Contents) -> Floats:
     """F, B and W of every content, ``[phase, content]``, without waiting for transfers."""
     phases, launches = _unit_columns(base, found.units)
-    ends = [chunk_host(base, head=head) for head, _ in found.ends]
+    host_of = {head: chunk_host(base, head=head) for head in (False, True)}
+    ends = [host_of[chunk.head] for chunk in found.chunks]
     host = found.counts @ launches + np.array([(end.forward, end.backward) for end in ends])
     forward, backward_input, backward_weight = (found.counts @ phases).T
     seconds = forward + backward_input + backward_weight
@@ -144,11 +145,10 @@ class BatchAdditions:
 
     def of(self, columns: Columns) -> list[Floats]:
         """Seconds each kind of stage adds after its pipeline, ``[variant, choice]``."""
-        jobs = sharding_alone(self.job, columns.groups)
-        return [self._of_kind(kind, jobs, columns) for kind in range(len(self.stages.ranks))]
+        groups = sharding_groups(_traffic_base(self.job), columns.groups)
+        return [self._of_kind(kind, groups, columns) for kind in range(len(self.stages.ranks))]
 
-    def _of_kind(self, kind: int, jobs: Sequence[Job], columns: Columns) -> Floats:
-        """``jobs`` shard as the groups of choices do."""
+    def _of_kind(self, kind: int, groups: ShardingGroups, columns: Columns) -> Floats:
         parameters, rates, group = self.stages.parameters[kind], self.job.constants.data_parallel, columns.group
         held = list(self.order.placement[self.stages.ranks[kind]])
         forward, backward = (
@@ -157,59 +157,75 @@ class BatchAdditions:
         pricer = DataParallel(self.job, simulated_source(self.job))
         repeated = np.array([reductions(self.job, strategy) for strategy, _ in columns.groups])[group]
         windows = pricer.windows(forward, backward, parameters, columns.grad_reduce, columns.param_gather, repeated)
-        late = once_a_step(_traffic(jobs, parameters, group), windows, rates, pricer.link).total
-        whole = np.array([job.plan.sharding.shards_parameters for job in jobs])
-        if self.job.plan.parallel.pp == 1 and whole.any():
-            late = np.where(whole[group], self._by_layer(jobs, backward, pricer.link)[:, group], late)
-        sharded = np.array([_held(job, parameters) for job in jobs])[group]
-        optimizer = optimizer_seconds(self.job, sharded, parameters.total, 1.0 - whole[group])
+        late = once_a_step(_spread(groups.traffic(parameters), group), windows, rates, pricer.link).total
+        if self.job.plan.parallel.pp == 1 and groups.whole.any():
+            overlapped = np.maximum(columns.grad_reduce, columns.param_gather).astype(np.intp)
+            layered = self._by_layer(groups, backward, pricer.link)[overlapped, :, group].T
+            late = np.where(groups.whole[group], layered, late)
+        sharded = groups.sharded(parameters)[group]
+        optimizer = optimizer_seconds(self.job, sharded, parameters.total, 1.0 - groups.whole[group])
         return np.asarray(late + optimizer + offload_seconds(self.job, sharded, columns.on_host))
 
-    def _by_layer(self, jobs: Sequence[Job], backward: Floats, link: float) -> Floats:
-        """Additions of the only stage where every unit gathers and reduces on its own, ``[variant, group]``."""
-        everyone, base = np.arange(len(jobs)), grid_base(self.job)
-        result = []
+    def _by_layer(self, groups: ShardingGroups, backward: Floats, link: float) -> Floats:
+        """Additions of the only stage where every unit gathers and reduces on its own, without and with overlap,
+        ``[overlapped, variant, group]``."""
+        base, result = grid_base(self.job), []
         for row, kernel in enumerate(self.rows.kernel):
             priced = priced_units(kernel_base(base, self.rows.kernels[kernel]), self.found.units)
             counted = self.found.counted[self.found.of[self.rows.recompute[row], 0]]
             units = [
-                (_traffic(jobs, u.parameters, everyone), u.cost.forward.total, u.cost.backward, n)
+                (groups.traffic(u.parameters), u.cost.forward.total, u.cost.backward, n)
                 for u, n in ((priced[self.found.units.index(unit)], n) for unit, n in counted)
             ]
-            result.append(by_layer(self.job, units, float(backward[row, 0]), link).total)
-        return np.array(result)
+            last = float(backward[row, 0])
+            result.append([by_layer(self.job, units, last, link, overlapped).total for overlapped in (0.0, 1.0)])
+        return np.moveaxis(np.array(result), 1, 0)
 
 
-def sharding_alone(job: Job, groups: Sequence[tuple[Strategy, int]]) -> list[Job]:
-    """Jobs that shard so, without what data-parallel traffic does not depend on."""
-    bare, implementation = stripped(job), job.plan.sharding.implementation
-    bare = replace(bare, cluster=job.cluster)
+class ShardingGroups:
+    """Data-parallel traffic of several ways to shard, one entry a way; each stage's parameters are priced once."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._pricers = [DataParallel(job, simulated_source(job)) for job in jobs]
+        self._traffic: dict[LocalParameters, Traffic] = {}
+        self.whole = np.array([job.plan.sharding.shards_parameters for job in jobs])
+
+    def traffic(self, parameters: LocalParameters) -> Traffic:
+        if parameters not in self._traffic:
+            each = [pricer.traffic(parameters) for pricer in self._pricers]
+            columns = {item.name: np.array([getattr(one, item.name) for one in each]) for item in fields(Traffic)}
+            self._traffic[parameters] = Traffic(**columns)
+        return self._traffic[parameters]
+
+    def sharded(self, parameters: LocalParameters) -> Floats:
+        """Parameters whose optimizer state a rank holds."""
+        return np.array([pricer.sharded(parameters) for pricer in self._pricers])
+
+
+@lru_cache(maxsize=512)
+def sharding_groups(base: Job, groups: tuple[tuple[Strategy, int], ...]) -> ShardingGroups:
+    plan = base.plan
+    return ShardingGroups(
+        [
+            replace(base, plan=replace(plan, sharding=replace(plan.sharding, strategy=strategy, shard_size=size)))
+            for strategy, size in groups
+        ]
+    )
+
+
+def _traffic_base(job: Job) -> Job:
+    """The job without what data-parallel traffic does not depend on."""
+    bare = stripped(job)
     plan = replace(
         bare.plan,
         parallel=job.plan.parallel,
+        sharding=replace(job.plan.sharding, strategy="ddp", shard_size=1),
         overlap=Overlap(),
         batch=Batch(micro_batch_size=1, global_batch_size=1, sequence_length=1),
     )
-    return [
-        replace(
-            bare,
-            plan=replace(plan, sharding=Sharding(strategy=strategy, shard_size=size, implementation=implementation)),
-        )
-        for strategy, size in groups
-    ]
+    return replace(bare, cluster=job.cluster, plan=plan)
 
 
-def _traffic(jobs: Sequence[Job], parameters: LocalParameters, group: Ints) -> Traffic:
-    """The traffic of every choice, as arrays."""
-    each = [_group_traffic(job, parameters) for job in jobs]
-    return Traffic(**{item.name: np.array([getattr(t, item.name) for t in each])[group] for item in fields(Traffic)})
-
-
-@lru_cache(maxsize=16384)
-def _group_traffic(job: Job, parameters: LocalParameters) -> Traffic:
-    return DataParallel(job, simulated_source(job)).traffic(parameters)
-
-
-@lru_cache(maxsize=16384)
-def _held(job: Job, parameters: LocalParameters) -> float:
-    return DataParallel(job, simulated_source(job)).sharded(parameters)
+def _spread(traffic: Traffic, group: Ints) -> Traffic:
+    """The traffic of every choice."""
+    return Traffic(**{item.name: getattr(traffic, item.name)[group] for item in fields(Traffic)})

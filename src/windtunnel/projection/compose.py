@@ -40,10 +40,11 @@ def allocated(held: States, resident: Number, alive: Number) -> Number:
 
 
 def reserved(allocated_bytes: Number, cached: Number, ratio: Number, room: Number) -> Number:
-    """Bytes the allocator holds: ``ratio`` times what is allocated and what lies ``cached`` in blocks of the wrong
-    size; but cached blocks are given back before an allocation fails, so it outgrows ``room`` (capacity less overhead)
-    only when the allocated bytes do."""
-    return maximum(allocated_bytes, minimum((allocated_bytes + cached) * ratio, room))
+    """Bytes the allocator holds: ``ratio`` times what is allocated and what lies ``cached`` between it, in blocks of
+    the wrong size. Whole blocks are given back before an allocation fails, so that ratio alone never outgrows ``room``
+    (capacity less overhead)."""
+    least = allocated_bytes + cached
+    return maximum(least, minimum(least * ratio, room))
 
 
 def overhead(allocated_bytes: Number, share: Number, fixed: Number) -> Number:

@@ -30,11 +30,6 @@ class Contents:
     chunks: tuple[Chunk, ...]
     """One chunk of each content: its ends are those of all."""
 
-    @property
-    def ends(self) -> tuple[tuple[bool, int], ...]:
-        """Head and MTP depths of every content."""
-        return tuple((chunk.head, chunk.num_mtp_layers) for chunk in self.chunks)
-
 
 def contents(job: Job, recomputes: tuple[Recompute | None, ...]) -> Contents:
     """The contents of the job's layout under each of several recompute choices, one row of ``of`` for each."""

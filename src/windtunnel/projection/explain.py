@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from windtunnel.cost.simulated import simulated_source
+from windtunnel.cost.simulated import SimulatedSource, simulated_source
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job, Origin
+from windtunnel.ops.chunk import lower_unit, units
+from windtunnel.ops.op import Attention, Gemm, GroupedGemm, Op, Scan, Stream
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Assumption, Binding, Explanation, Knob, Projection
 from windtunnel.schedule.job_order import job_order
+from windtunnel.step.chunk import stripped
 from windtunnel.step.parts import NAMES
 from windtunnel.step.step import stage_parts, step_costs
 
@@ -35,31 +38,76 @@ def explain(projection: Projection, vary: Vary) -> Projection:
 
 
 def _binding(job: Job) -> tuple[Binding, ...]:
-    """The largest part of each stage's own seconds and its share of them."""
-    order = job_order(job)
-    costs = step_costs(job, simulated_source(job), order)
+    """The largest term of each stage's own seconds and its share of them; compute is split by what runs."""
+    order, source = job_order(job), simulated_source(job)
+    costs = step_costs(job, source, order)
     bindings = []
     for rank in range(order.num_stages):
         parts = stage_parts(costs, order, rank)
-        term = max(NAMES, key=lambda name: getattr(parts, name))
-        bindings.append(Binding(stage=rank, term=term, share=getattr(parts, term) / parts.total))
+        terms = {name: getattr(parts, name) for name in NAMES if name != "compute"}
+        terms |= _compute(job, source, order.placement[rank], order.microbatches_per_chunk)
+        term = max(terms, key=lambda name: terms[name])
+        bindings.append(Binding(stage=rank, term=term, share=terms[term] / parts.total))
     return tuple(bindings)
 
 
+def _compute(job: Job, source: SimulatedSource, held: Sequence[int], microbatches: float) -> dict[str, float]:
+    """Seconds of some chunks' compute over a step: matrix products, attention, and passes over memory."""
+    seconds = {"matmul": 0.0, "attention": 0.0, "memory_bound": 0.0}
+    base = stripped(job)
+    for index in held:
+        for unit, occurrences in units(job, job.plan.pipeline.layout[index]):
+            for op in lower_unit(base, unit):
+                kind = _kind(op)
+                if kind is not None:
+                    seconds[kind] += source.cost(op).seconds * occurrences * microbatches
+    return seconds
+
+
+def _kind(op: Op) -> str | None:
+    if isinstance(op, Gemm | GroupedGemm):
+        return "matmul"
+    if isinstance(op, Attention | Scan):
+        return "attention"
+    return "memory_bound" if isinstance(op, Stream) else None
+
+
 def _assumptions(projection: Projection, vary: Vary) -> list[Assumption]:
-    """Switches nobody gave, each with the relative change of step time if it were the other way."""
+    """Values nobody gave, each with the relative change of step time were it otherwise, the largest change first.
+
+    A switch is turned; a choice takes the alternative that changes most.
+    """
     found = []
     for origin in projection.job.origin:
-        if origin.level in ("software", "neutral") and isinstance(origin.value, bool) and _matters(origin):
-            changed = _try(vary, {origin.path: not origin.value})
-            if changed is not None:
-                effect = project(changed).step_time / projection.step_time - 1
-                found.append(Assumption(path=origin.path, effect=effect))
-    return sorted((item for item in found if item.effect), key=lambda item: -abs(item.effect))
+        effects = [
+            Assumption(path=origin.path, otherwise=other, effect=project(job).step_time / projection.step_time - 1)
+            for other in _alternatives(origin)
+            if (job := _try(vary, {origin.path: other})) is not None
+        ]
+        found += [max(effects, key=lambda item: abs(item.effect))] if effects else []
+    return sorted((item for item in found if abs(item.effect) > NOISE), key=lambda item: -abs(item.effect))
 
 
-def _matters(origin: Origin) -> bool:
-    return origin.path.startswith(("plan.", "software."))
+NOISE = 5e-4
+"""Relative change of step time below which an assumption does not matter."""
+
+ALTERNATIVES: dict[str, tuple[object, ...]] = {
+    "software.attention": ("te-fused", "flash2", "sdpa", "unfused"),
+    "software.cuda_graphs": ("none", "partial", "full_iteration"),
+    "plan.precision.grad_reduce": ("bf16", "fp32"),
+    "plan.precision.params": ("bf16", "fp32"),
+    "plan.recompute.policy": ("none", "full"),
+    "plan.moe.dispatcher": ("alltoall", "deepep", "hybridep"),
+    "plan.sharding.strategy": ("zero1", "fsdp"),
+}
+
+
+def _alternatives(origin: Origin) -> list[object]:
+    if origin.level not in ("software", "neutral") or not origin.path.startswith(("plan.", "software.")):
+        return []
+    if isinstance(origin.value, bool):
+        return [not origin.value]
+    return [other for other in ALTERNATIVES.get(origin.path, ()) if other != origin.value]
 
 
 def _knobs(projection: Projection, vary: Vary) -> tuple[Knob, ...]:

@@ -25,6 +25,7 @@ def project_memory(job: Job) -> Memory:
         capacity=capacity,
         stages=stages,
         host=max(_host(job, structure) for structure in found),
+        host_checkpoint=max(_saved(job, structure) for structure in found),
     )
 
 
@@ -90,6 +91,15 @@ def _first_rank(job: Job, stage: int) -> int:
             break
         inner *= sizes.get(axis, 1)
     return stage * inner
+
+
+def _saved(job: Job, structure: StageStructure) -> float:
+    """Host bytes of one rank while a checkpoint is staged whole: its share of optimizer state and weights."""
+    rates, parameters = byte_rates(job), structure.parameters
+    dense_shard, expert_shard = shard_sizes(job)
+    sharded = parameters.dense / dense_shard + parameters.expert / expert_shard
+    state = sharded if rates.optimizer_sharded else parameters.total
+    return (rates.master + rates.moments) * state + rates.weight * sharded
 
 
 def _host(job: Job, structure: StageStructure) -> float:

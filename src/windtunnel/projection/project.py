@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from windtunnel.cost.kernels.gemm import peak
@@ -11,6 +12,7 @@ from windtunnel.job.job import Job
 from windtunnel.memory.structure import structures
 from windtunnel.ops.weights import active_parameters, total_parameters
 from windtunnel.projection.compose import finish
+from windtunnel.projection.evidence import provenance
 from windtunnel.projection.flops import flops_per_token
 from windtunnel.projection.memory import per_stage_parameters, project_memory
 from windtunnel.projection.result import Parameters, Projection, Provenance
@@ -19,7 +21,7 @@ from windtunnel.schedule.action import Order
 from windtunnel.schedule.job_order import job_order
 from windtunnel.step.parts import COMMUNICATION, Parts
 from windtunnel.step.step import StepCosts, run_step, stage_parts, step_costs
-from windtunnel.step.timeline import Timeline
+from windtunnel.step.timeline import Timeline, makespan_only
 
 
 def project(job: Job, source: CostSource | None = None) -> Projection:
@@ -30,17 +32,17 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
     order = job_order(job)
     costs = step_costs(job, source or simulated_source(job), order)
     timeline = run_step(costs, order)
-    step_time = _step_time(costs, timeline)
-    stage, parts = _busiest(costs, order, step_time)
+    seconds = _finished(costs, (spans[-1].end for spans in timeline.spans))
+    stage, parts = _busiest(costs, order, seconds)
 
     flops = flops_per_token(job)
     batch = job.plan.batch
-    tokens_per_second = batch.global_batch_size * batch.sequence_length / step_time
+    tokens_per_second = batch.global_batch_size * batch.sequence_length / seconds
     each = tokens_per_second / job.cluster.num_accelerators
     peak_flops = peak(job.cluster.accelerator, job.plan.precision.compute)
     return Projection(
         job=job,
-        step_time=step_time,
+        step_time=seconds,
         tokens_per_second=tokens_per_second,
         tokens_per_second_per_accelerator=each,
         flops_per_token=flops,
@@ -59,16 +61,23 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
         bubble_fraction=_bubble_fraction(timeline),
         num_microbatches=job.plan.num_microbatches,
         busiest_stage=stage,
-        provenance=Provenance(),
+        provenance=Provenance() if source is None else provenance(job, source, costs, order, stage),
+        costs=costs,
         timeline=timeline,
-        run=run_answer(job, step_time),
+        run=run_answer(job, seconds),
         warnings=job.warnings,
     )
 
 
-def _step_time(costs: StepCosts, timeline: Timeline) -> float:
+def step_time(job: Job, source: CostSource | None = None) -> float:
+    """Seconds of a step alone, those of ``project``. Raises as ``project``."""
+    order = job_order(job)
+    costs = step_costs(job, source or simulated_source(job), order)
+    return _finished(costs, makespan_only(order, costs.durations(), costs.transfer))
+
+
+def _finished(costs: StepCosts, ends: Iterable[float]) -> float:
     """The step ends when the last stage has reduced its gradients and stepped its optimizer."""
-    ends = (spans[-1].end for spans in timeline.spans)
     return max(float(finish(end, added.total, costs.jitter)) for end, added in zip(ends, costs.additions, strict=True))
 
 

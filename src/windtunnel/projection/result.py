@@ -8,6 +8,7 @@ from typing import Literal
 from windtunnel.job.job import Job
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.step.parts import Parts
+from windtunnel.step.step import StepCosts
 from windtunnel.step.timeline import Timeline
 
 Verdict = Literal["fits", "borderline", "oom"]
@@ -27,7 +28,8 @@ class FlopsPerToken:
 class Memory:
     """Peak bytes of the worst rank and of every stage at its own peak moment.
 
-    ``interval`` holds the device bytes of the worst rank in four runs of five.
+    ``interval`` holds the device bytes of the worst rank in four runs of five. ``host`` bytes of a rank are offloaded,
+    ``host_checkpoint`` what a synchronous save stages there besides.
     """
 
     verdict: Verdict
@@ -35,6 +37,7 @@ class Memory:
     capacity: float
     stages: tuple[MemoryBreakdown, ...]
     host: float
+    host_checkpoint: float
 
     @property
     def peak(self) -> MemoryBreakdown:
@@ -80,7 +83,10 @@ class Knob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
+    """A value nobody gave: the relative change of step time were it ``otherwise``."""
+
     path: str
+    otherwise: object
     effect: float
 
 
@@ -89,6 +95,15 @@ class Explanation:
     binding: tuple[Binding, ...]
     assumptions: tuple[Assumption, ...]
     knobs: tuple[Knob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """Intervals that hold the measured value with probability ``level``, in seconds and bytes; None: not known."""
+
+    level: float
+    step_time: tuple[float, float] | None = None
+    peak_device: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +119,7 @@ class RunAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """Memory and throughput of one job. ``time`` sums to ``step_time``."""
+    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``."""
 
     job: Job
     step_time: float
@@ -123,7 +138,9 @@ class Projection:
     num_microbatches: int
     busiest_stage: int
     provenance: Provenance
+    costs: StepCosts
     timeline: Timeline
     run: RunAnswer | None = None
     explanation: Explanation | None = None
+    uncertainty: Uncertainty | None = None
     warnings: tuple[str, ...] = ()

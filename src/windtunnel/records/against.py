@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SLACK = 0.0005
-"""A change that no screen with a tenth of a percent shows is none."""
+SLACK = 0.002
+"""A change of a group that is noise: the same large run measured twice differs by as much."""
+MOVED = 0.005
+"""A change of a record's error that is worth a line."""
 
 _SMALLER_IS_BETTER = ("mape", "median", "p90")
 _LARGER_IS_BETTER = ("within_bar",)
@@ -20,6 +22,33 @@ class Regression:
     figure: str
     before: float
     after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A record whose error changed; None where it was, or is, not compared."""
+
+    id: str
+    quantity: str
+    before: float | None
+    after: float | None
+
+
+def moves(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Move, ...]:
+    """Records of both documents of ``validate --json`` whose error changed, the largest change first."""
+    earlier = {(row["id"], row["quantity"]): row["error"] for row in before["records"]}
+    found = [
+        Move(id=row["id"], quantity=row["quantity"], before=old, after=row["error"])
+        for row in after["records"]
+        if (old := earlier.get((row["id"], row["quantity"]), row["error"])) != row["error"]
+    ]
+    return tuple(sorted((move for move in found if _size(move) > MOVED), key=_size, reverse=True))
+
+
+def _size(move: Move) -> float:
+    if move.before is None or move.after is None:
+        return float("inf")
+    return abs(move.after - move.before)
 
 
 def regressions(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Regression, ...]:

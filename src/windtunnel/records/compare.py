@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import exp
 
+from windtunnel.catalog.calibration import error_table
+from windtunnel.cost.kernels.gemm import peak
 from windtunnel.errors import WindtunnelError
+from windtunnel.job.job import Job
 from windtunnel.job.record import TOLERANCE, Record
 from windtunnel.memory.breakdown import MemoryBreakdown
+from windtunnel.memory.interval import residuals
+from windtunnel.projection.flops import flops_per_token
 from windtunnel.projection.project import project
 from windtunnel.projection.result import FlopsPerToken, Projection
 
@@ -20,7 +26,8 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One comparison. ``error``: projected over measured speed, or bytes, minus one; None where skipped."""
+    """One comparison. ``error``: projected over measured speed, or bytes, minus one; None where skipped. ``interval``:
+    where ``measured`` should lie in 80 % of comparable runs."""
 
     id: str
     source: str
@@ -107,28 +114,44 @@ def _has_speed(record: Record) -> bool:
 
 
 def _speed_row(record: Record, projection: Projection) -> Row | None:
-    pair = speed_pair(record, projection)
+    pair = speed_pair(record, projection.step_time)
     if pair is None:
         return None
     measured, projected = pair
-    return _row(record, "speed", record.bar, measured, projected)
+    low, high = error_table().interval(record.job)
+    row = _row(record, "speed", record.bar, measured, projected)
+    return replace(row, interval=(projected * exp(-high), projected * exp(-low)))
 
 
-def speed_pair(record: Record, projection: Projection) -> tuple[float, float] | None:
-    """(measured, projected) in tokens/s per accelerator, else in steps/s, else in the source's own FLOP convention."""
-    measured = record.measured
+def speed_pair(record: Record, step_time: float) -> tuple[float, float] | None:
+    """(measured, projected) in tokens/s per accelerator, else in steps/s, else in the source's own FLOP convention.
+
+    ``step_time``: projected seconds. None for a record without a speed.
+    """
+    measured, job = record.measured, record.job
     if measured.tokens_per_second_per_accelerator is not None:
-        return measured.tokens_per_second_per_accelerator, projection.tokens_per_second_per_accelerator
+        return measured.tokens_per_second_per_accelerator, _tokens_per_second(job, step_time)
     if measured.step_time is not None:
-        return 1 / measured.step_time, 1 / projection.step_time
-    flops = projection.tokens_per_second_per_accelerator * in_convention(
-        projection.flops_per_token, record.flops_convention
-    )
+        return 1 / measured.step_time, 1 / step_time
     if measured.model_flops_per_second_per_accelerator is not None:
-        return measured.model_flops_per_second_per_accelerator, flops
+        return measured.model_flops_per_second_per_accelerator, _flops_per_second(record, step_time)
     if measured.mfu is not None:
-        return measured.mfu, flops / (projection.job.cluster.accelerator.peaks.half or projection.peak_flops)
+        # Sources divide by the bf16 peak whatever the recipe.
+        half = job.cluster.accelerator.peaks.half or peak(job.cluster.accelerator, job.plan.precision.compute)
+        return measured.mfu, _flops_per_second(record, step_time) / half
     return None
+
+
+def _tokens_per_second(job: Job, step_time: float) -> float:
+    """Tokens/s per accelerator."""
+    batch = job.plan.batch
+    return batch.global_batch_size * batch.sequence_length / step_time / job.cluster.num_accelerators
+
+
+def _flops_per_second(record: Record, step_time: float) -> float:
+    """Model FLOP/s per accelerator as the record's source counts them."""
+    flops = in_convention(flops_per_token(record.job), record.flops_convention)
+    return _tokens_per_second(record.job, step_time) * flops
 
 
 def in_convention(flops: FlopsPerToken, convention: str) -> float:
@@ -144,6 +167,8 @@ def _memory_row(record: Record, projection: Projection) -> Row | None:
     stages = [_bytes(record, stage) for stage in projection.memory.stages]
     projected = {"first": stages[0], "last": stages[-1]}.get(record.memory_rank, max(stages))
     row = _row(record, "memory", record.memory_bar or record.bar, measured.peak_memory, projected)
+    low, high = residuals(projection.job)
+    row = replace(row, interval=(low * projected, high * projected))
     if measured.peak_memory_per_stage is None:
         return row
     pairs = zip(measured.peak_memory_per_stage, stages, strict=False)
@@ -182,3 +207,9 @@ def _varies(record: Record) -> str:
     batch = plan.get("batch") if isinstance(plan, dict) else None
     length = batch.get("sequence_length") if isinstance(batch, dict) else None
     return f"{sorted(given.items(), key=str)}|{length}"
+
+
+def measured_step_time(record: Record) -> float | None:
+    """Seconds of the measured step, from whatever speed the record publishes; None without one."""
+    pair = speed_pair(record, 1.0)
+    return None if pair is None else pair[1] / pair[0]

@@ -9,10 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windtunnel.memory.diagnosis import FRAGMENTS, OTHERS, OUTSIDE, TENSORS, Diagnosis
-from windtunnel.memory.interval import LEVEL
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import shown, signed_percent
-from windtunnel.report.memory import verdict_line
+from windtunnel.report.memory import interval_line, verdict_line
 from windtunnel.report.plain import plain
 from windtunnel.report.tables import table
 from windtunnel.search.fit import Remedy
@@ -53,10 +52,11 @@ def fit_document(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis 
 
 def fit_text(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis | None) -> RenderableType:
     """The verdict, the message beside the plan, and the remedies by price."""
-    parts: list[RenderableType] = [verdict_line(now.memory), interval_line(now)]
+    parts: list[RenderableType] = [verdict_line(now.memory), interval_line(now.memory)]
     if diagnosis is not None:
         parts += [Text(), *_diagnosis(diagnosis)]
-    if now.memory.verdict == "fits":
+    beyond = 0.0 if diagnosis is None else diagnosis.beyond
+    if now.memory.verdict == "fits" and not beyond:
         return Group(*parts, Text("nothing has to change", style="green"))
     if not found:
         return Group(*parts, Text("no change of this plan, nor 4,096 accelerators, makes it fit", style="bold red"))
@@ -65,15 +65,9 @@ def fit_text(now: Projection, found: Sequence[Remedy], diagnosis: Diagnosis | No
         for item in found
     ]
     title = "Any one of these makes it fit; throughput is that of one accelerator"
+    if beyond:
+        title = f"Any one of these leaves room for {human_bytes(beyond)} beyond the plan; throughput of one accelerator"
     return Group(*parts, Text(), table(["change", "peak", "step time", "throughput"], rows, title=title))
-
-
-def interval_line(now: Projection) -> Text:
-    """Where four runs in five end."""
-    low, high = now.memory.interval
-    return Text(
-        f"{round(100 * LEVEL)} % of published runs like it: {human_bytes(low)} to {human_bytes(high)}", style="dim"
-    )
 
 
 def _spelled(item: Remedy) -> str:

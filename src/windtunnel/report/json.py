@@ -46,7 +46,7 @@ def projection_document(projection: Projection) -> dict[str, Any]:
             "num_microbatches": projection.num_microbatches,
         },
         "provenance": plain(projection.provenance),
-        "uncertainty": None,
+        "uncertainty": None if projection.uncertainty is None else plain(projection.uncertainty),
         "run": plain(projection.run),
         "headroom": projection.memory.headroom,
         "explain": None if projection.explanation is None else _explanation(projection.explanation),
@@ -148,7 +148,9 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "peak_reserved": max(stage.reserved for stage in memory.stages),
         "peak_device": peak.device,
         "peak_stage": peak.stage,
+        "interval": list(memory.interval),
         "host": memory.host,
+        "host_checkpoint": memory.host_checkpoint,
         "stages": [_stage(stage) for stage in memory.stages],
     }
 

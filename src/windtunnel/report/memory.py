@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windtunnel.memory.breakdown import MemoryBreakdown
+from windtunnel.memory.interval import LEVEL
 from windtunnel.projection.result import Memory, Projection
 from windtunnel.report.figures import gib, number, percent, thousands
 from windtunnel.report.json import warnings_of
@@ -29,6 +30,7 @@ def memory_text(projection: Projection, largest: Mapping[str, int | None]) -> Re
     return Group(
         Text.assemble((projection.job.model.name, "bold"), f", {human_count(parameters.total)} parameters"),
         verdict_line(projection.memory),
+        interval_line(projection.memory),
         memory_table(projection.memory),
         *[_largest_line(name, value) for name, value in largest.items()],
         Text(),
@@ -49,6 +51,13 @@ def verdict_line(memory: Memory) -> Text:
         f"  {human_bytes(peak.device)} of {human_bytes(memory.capacity)} ({percent(peak.device / memory.capacity)}) "
         f"on stage {peak.stage} in {peak.moment.replace('_', ' ')}, {room}",
     )  # fmt: skip
+
+
+def interval_line(memory: Memory) -> Text:
+    """The first of the ranks that hold most, and where four runs in five end."""
+    low, high = memory.interval
+    level = f"{round(100 * LEVEL)} % of published runs like it"
+    return Text(f"        rank {memory.peak.rank}; {level}: {human_bytes(low)} to {human_bytes(high)}", style="dim")
 
 
 def memory_table(memory: Memory) -> RenderableType:

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.projection.result import Binding, Projection
+from windtunnel.projection.result import Assumption, Binding, Projection
 from windtunnel.report.figures import bar, percent, shown, thousands
 from windtunnel.report.json import FLOPS_CONVENTION, warnings_of
 from windtunnel.report.memory import memory_table, verdict_line
@@ -71,9 +71,20 @@ def _speed(projection: Projection) -> list[Text]:
     mfu = f"{percent(projection.mfu)} MFU: {flops} of {human_rate(projection.peak_flops, 'FLOP/s')}"
     return [
         Text.assemble(("Speed   ", "bold"), step),
+        *_interval(projection),
         Text(f"        {tokens}"),
         Text(f"        {mfu}, attention counted {FLOPS_CONVENTION.replace('_', ' ')}"),
     ]
+
+
+def _interval(projection: Projection) -> list[Text]:
+    """Where the measured step should lie, and on what evidence."""
+    known = projection.uncertainty
+    if known is None or known.step_time is None:
+        return []
+    low, high = (human_seconds(seconds) for seconds in known.step_time)
+    evidence = "anchored on own runs" if projection.provenance.anchored else "by published runs of its kind"
+    return [Text(f"        {low} to {high} with {100 * known.level:.0f} % confidence, {evidence}")]
 
 
 def _time(projection: Projection) -> list[Text]:
@@ -117,9 +128,14 @@ def explanation_text(projection: Projection) -> RenderableType:
     if not explanation.knobs:
         lines.append(Text("  no single change that fits makes the step shorter"))
     if explanation.assumptions:
-        lines.append(Text("Assumptions that matter (share of step time)", style="bold"))
-        lines += [Text(f"  {a.path:<48}{100 * a.effect:+.1f} %") for a in explanation.assumptions]
+        lines.append(Text("Assumptions, by what the step would take if they were otherwise", style="bold"))
+        lines += [_assumption_line(assumption) for assumption in explanation.assumptions]
     return Group(*lines)
+
+
+def _assumption_line(assumption: Assumption) -> Text:
+    spelled = f"if {assumption.path.removeprefix('plan.')} were {shown(assumption.otherwise)}"
+    return Text(f"  {spelled:<52}{100 * assumption.effect:+.1f} %")
 
 
 def _runs(bindings: Sequence[Binding]) -> list[list[Binding]]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from windtunnel.memory.over_time import Alive, Point
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import number
-from windtunnel.step.streams import COMPUTE, DATA_PARALLEL, OPTIMIZER, STRAGGLERS, StreamSpan
+from windtunnel.step.streams import COMPUTE, GATHER, OPTIMIZER, REDUCE, STRAGGLERS, StreamSpan
 from windtunnel.units import human_bytes, human_seconds
 
 COLUMNS = 78
@@ -68,7 +68,11 @@ def memory_timeline_text(projection: Projection, points: Sequence[Point], alive:
     levels = _highest(points, projection.step_time)
     margin = len("999.9 GiB")
     title = f"Allocated memory of stage {projection.memory.peak.stage}"
-    lines = [Text.assemble((title, "bold"), ("; ░ weights, gradients and optimizer state", "dim"))]
+    lines = [
+        Text.assemble(
+            (title, "bold"), ("; ░ weights, gradients, optimizer state (moments from the second step on)", "dim")
+        )
+    ]
     for row in range(HEIGHT, 0, -1):
         label = human_bytes(peak * row / HEIGHT) if row in (HEIGHT, HEIGHT // 2) else ""
         line = Text(f"{label:>{margin}} ", style="dim")
@@ -130,7 +134,7 @@ def _row(spans: Iterable[StreamSpan], step_time: float) -> str:
 
 def _letter(span: StreamSpan) -> str | None:
     """Letter of what occupies a rank; traffic beside compute does not."""
-    if span.stream == DATA_PARALLEL:
+    if span.stream in (REDUCE, GATHER):
         return "D" if span.exposed else None
     return _LETTERS[span.name] if span.stream in (COMPUTE, OPTIMIZER) else None
 

@@ -55,7 +55,7 @@ def answer_document(
         "exactly_timed": progress.exactly_timed,
         "seconds": seconds,
         "plans_per_second": progress.evaluated / seconds if seconds else 0.0,
-        "attribution": [{"changes": step.changes, "delta": step.delta} for step in steps],
+        "attribution": [{"changes": step.changes, "delta": step.delta, "parts": step.parts} for step in steps],
         "pareto": [
             {"step_time": time, "peak_device": peak, "plan": changes} for time, peak, changes in pareto(progress)
         ],
@@ -121,12 +121,24 @@ def _steps(document: Mapping[str, Any]) -> list[RenderableType]:
     base = document["baseline"]["step_time"]
     rows = [
         [
-            " ".join(f"{path}={shown(value)}" for path, value in step["changes"].items()),
+            " ".join(f"{_short(path)}={shown(value)}" for path, value in step["changes"].items()),
             signed_percent(step["delta"] / base),
+            _mostly(step["parts"], step["delta"], base),
         ]
         for step in document["attribution"]
     ]
-    return [table(["from baseline to best", "step time"], rows)] if rows else []
+    return [table(["from baseline to best", "step time", "mostly"], rows)] if rows else []
+
+
+def _mostly(parts: Mapping[str, float], delta: float, base: float) -> str:
+    """The parts that make a change what it is: up to three, in its direction and beyond a thousandth of the step."""
+    ranked = sorted(parts.items(), key=lambda part: part[1] if delta < 0 else -part[1])
+    moved = [(name, seconds) for name, seconds in ranked[:3] if seconds * delta > 0 and abs(seconds) > base / 1000]
+    return ", ".join(f"{name} {signed_percent(seconds / base)}" for name, seconds in moved)
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("plan.")
 
 
 def _top(document: Mapping[str, Any]) -> RenderableType:
@@ -150,7 +162,7 @@ def _top(document: Mapping[str, Any]) -> RenderableType:
 def _sharpness(document: Mapping[str, Any]) -> list[RenderableType]:
     rows = [
         [
-            f"{item['path']}={shown(item['value'])}",
+            f"{_short(item['path'])}={shown(item['value'])}",
             "" if item["delta"] is None else signed_percent(item["delta"]),
             item["verdict"] or "illegal",
         ]

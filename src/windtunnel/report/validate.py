@@ -85,3 +85,12 @@ def regressions_text(worse: Sequence[tuple[str, float, float]]) -> RenderableTyp
         return Text("nothing is worse than in the table", style="green")
     rows = [[figure, f"{before:.4g}", f"{after:.4g}"] for figure, before, after in worse]
     return table(["worse", "before", "after"], rows)
+
+
+def moves_text(moved: Sequence[tuple[str, str, float | None, float | None]]) -> RenderableType:
+    """(record, quantity, error before, error after) of every record that moved."""
+    rows = [
+        [name, quantity, _maybe(before, signed=True), _maybe(after, signed=True)]
+        for name, quantity, before, after in moved
+    ]
+    return table(["moved", "", "before", "after"], rows, left=2) if rows else Text()

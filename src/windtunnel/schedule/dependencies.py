@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from operator import add
 
 from windtunnel.errors import Fault, LegalityError
 from windtunnel.schedule.action import Action, Kind, Order, format_action
@@ -52,11 +53,10 @@ def compile_order(order: Order) -> Program:
         first[rank] + position for rank, positions in enumerate(order.overlapped) for position in positions
     )
     producers = _producers(order, first, paired)
-    sequence = _topological(order, first, producers, paired)
-    nodes = [node for node, _ in sequence]
+    nodes = _topological(order, first, producers, paired)
     num_nodes, num_chunks = first[-1], order.num_chunks
-    rank_of = [rank for rank, row in enumerate(order.actions) for _ in row]
-    remote = [q if q != NOWHERE and rank_of[q] != rank_of[n] else num_nodes for n, q in enumerate(producers)]
+    ranks = [rank for rank, row in enumerate(order.actions) for _ in row]
+    remote = _remote(producers, ranks)
     kinds, chunks = _kinds(order), _global_chunks(order)
     edges, slots = _edges_and_slots(kinds, chunks, num_chunks)
     return Program(
@@ -64,24 +64,37 @@ def compile_order(order: Order) -> Program:
         num_nodes=num_nodes,
         first=first,
         node=tuple(nodes),
-        rank=tuple([rank for _, rank in sequence]),
-        producer=tuple([remote[n] for n in nodes]),
+        rank=_picked(ranks, nodes),
+        producer=_picked(remote, nodes),
         edge=tuple([edges[n] if remote[n] != num_nodes else num_chunks - 1 for n in nodes]),
-        slot=tuple([slots[n] for n in nodes]),
+        slot=_picked(slots, nodes),
         paired=paired,
         kinds=kinds,
-        microbatches=tuple(tuple([action.microbatch for action in row]) for row in order.actions),
+        microbatches=tuple(tuple([action[1] for action in row]) for row in order.actions),
         chunks=chunks,
     )
 
 
+def _picked(column: Sequence[int], nodes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(column.__getitem__, nodes))
+
+
+def _remote(producers: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """Producers on another rank; past the last node where there is none."""
+    nothing = len(producers)
+    return [
+        nothing if producer == NOWHERE or ranks[producer] == rank else producer
+        for producer, rank in zip(producers, ranks, strict=True)
+    ]
+
+
 def _kinds(order: Order) -> tuple[tuple[Kind, ...], ...]:
-    return tuple(tuple([action.kind for action in row]) for row in order.actions)
+    return tuple(tuple([action[0] for action in row]) for row in order.actions)
 
 
 def _global_chunks(order: Order) -> tuple[tuple[int, ...], ...]:
     return tuple(
-        tuple([held[action.chunk] for action in row]) for row, held in zip(order.actions, order.placement, strict=True)
+        tuple([held[action[2]] for action in row]) for row, held in zip(order.actions, order.placement, strict=True)
     )
 
 
@@ -90,92 +103,90 @@ def _edges_and_slots(
 ) -> tuple[list[int], list[int]]:
     """Per node: F arrives over the edge below its chunk, B over the edge above it; slot = kind × num_chunks + chunk."""
     base = {kind: KINDS.index(kind) * num_chunks for kind in KINDS}
-    edges, slots = [], []
+    edges: list[int] = []
+    slots: list[int] = []
     for row, held in zip(kinds, chunks, strict=True):
         edges += [chunk - 1 if kind == "F" else chunk for kind, chunk in zip(row, held, strict=True)]
-        slots += [base[kind] + chunk for kind, chunk in zip(row, held, strict=True)]
+        slots += map(add, map(base.__getitem__, row), held)
     return edges, slots
 
 
 def _positions(order: Order, first: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
     """Node of F, of B (or BW) and of W (or BW), indexed by micro-batch × num_chunks + global chunk."""
-    size = order.num_microbatches * order.num_chunks
+    size, num_chunks, m = order.num_microbatches * order.num_chunks, order.num_chunks, order.num_microbatches
     forward, backward, weight = [NOWHERE] * size, [NOWHERE] * size, [NOWHERE] * size
     tables = {"F": (forward,), "B": (backward,), "W": (weight,), "BW": (backward, weight)}
     for rank, (row, held) in enumerate(zip(order.actions, order.placement, strict=True)):
+        width = len(held)
         for node, action in enumerate(row, first[rank]):
-            if action.microbatch >= order.num_microbatches or action.chunk >= len(held):
+            kind, microbatch, local = action
+            if microbatch >= m or local >= width:
                 raise LegalityError(_misplaced(order, rank, action))
-            key = action.microbatch * order.num_chunks + held[action.chunk]
-            for table in tables[action.kind]:
+            key = microbatch * num_chunks + held[local]
+            for table in tables[kind]:
                 if table[key] != NOWHERE:
                     raise LegalityError(_doubled(rank, action))
                 table[key] = node
-    for kind, table in zip(("F", "B", "W"), (forward, backward, weight), strict=True):
+    for missing, table in zip(("F", "B", "W"), (forward, backward, weight), strict=True):
         if NOWHERE in table:
-            microbatch, chunk = divmod(table.index(NOWHERE), order.num_chunks)
-            raise LegalityError(_missing(order, kind, microbatch, chunk))
+            microbatch, chunk = divmod(table.index(NOWHERE), num_chunks)
+            raise LegalityError(_missing(order, missing, microbatch, chunk))
     return forward, backward, weight
 
 
 def _producers(order: Order, first: Sequence[int], paired: frozenset[int]) -> list[int]:
     """Per node the node of the neighbouring chunk it waits for, after checking what it waits for on its own rank."""
     forward, backward, _ = _positions(order, first)
-    last = order.num_chunks - 1
+    num_chunks, last = order.num_chunks, order.num_chunks - 1
     producers: list[int] = []
+    wait = producers.append
     for rank, (row, held) in enumerate(zip(order.actions, order.placement, strict=True)):
         start = first[rank]
-        for node, action in enumerate(row, start):
-            kind, microbatch, local = action
+        for node, (kind, microbatch, local) in enumerate(row, start):
             chunk = held[local]
-            key = microbatch * order.num_chunks + chunk
+            key = microbatch * num_chunks + chunk
             if kind == "F":
-                producers.append(forward[key - 1] if chunk else NOWHERE)
+                wait(forward[key - 1] if chunk else NOWHERE)
                 continue
             own = backward[key] if kind == "W" else forward[key]
             if not start <= own < node - (node - 1 in paired):
-                raise LegalityError(_too_early(order, rank, action, own, first))
-            producers.append(backward[key + 1] if chunk < last and kind != "W" else NOWHERE)
+                raise LegalityError(_too_early(order, rank, row[node - start], own, first))
+            wait(NOWHERE if kind == "W" or chunk == last else backward[key + 1])
     return producers
 
 
-def _topological(
-    order: Order, first: Sequence[int], producers: Sequence[int], paired: frozenset[int]
-) -> list[tuple[int, int]]:
-    """(node, rank) such that every producer comes first: each rank runs on until an input is missing."""
+def _topological(order: Order, first: Sequence[int], producers: Sequence[int], paired: frozenset[int]) -> list[int]:
+    """Nodes such that every producer comes first: each rank runs on until an input is missing."""
     heads = list(first[:-1])
-    done = bytearray(len(producers))
+    done = bytearray(len(producers) + 1)
+    done[NOWHERE] = 1  # what waits for nothing
+    # a pair starts once both can: its first action waits for the inputs of the second too
+    others = [producers[n + 1] if n in paired else NOWHERE for n in range(len(producers))] if paired else producers
     waiting: dict[int, int] = {}
     ready = list(range(len(order.actions)))
-    sequence: list[tuple[int, int]] = []
+    sequence: list[int] = []
+    run = sequence.append
     while ready:
         rank = ready.pop()
-        node, end = heads[rank], first[rank + 1]
-        while node < end:
-            after = node + 2 if node in paired else node + 1
-            awaited = _awaited(producers[node:after], done)
-            if awaited != NOWHERE:
+        end = first[rank + 1]
+        for node in range(heads[rank], end):
+            awaited = producers[node]
+            if done[awaited]:
+                awaited = others[node]
+            if not done[awaited]:
                 waiting[awaited] = rank
+                heads[rank] = node
                 break
-            for ran in range(node, after):
-                done[ran] = 1
-                sequence.append((ran, rank))
-                if ran in waiting:
-                    ready.append(waiting.pop(ran))
-            node = after
-        heads[rank] = node
+            done[node] = 1
+            run(node)
+            if node in waiting:
+                ready.append(waiting.pop(node))
+        else:
+            heads[rank] = end
     if len(sequence) < len(producers):
         blocked = {rank: node for node, rank in waiting.items()}
         raise LegalityError(_deadlock(order, first, heads, blocked))
     return sequence
-
-
-def _awaited(inputs: Sequence[int], done: bytearray) -> int:
-    """The first input that is not there yet, NOWHERE where all are."""
-    for producer in inputs:
-        if producer != NOWHERE and not done[producer]:
-            return producer
-    return NOWHERE
 
 
 def _locate(order: Order, first: Sequence[int], node: int) -> tuple[int, Action]:

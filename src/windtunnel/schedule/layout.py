@@ -5,13 +5,13 @@ Layer ids are consecutive in chunk order; the embedding is on the first chunk, h
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
 from windtunnel.errors import Fault, LegalityError
 from windtunnel.job.plan import Chunk
 from windtunnel.schedule.action import Placement
+from windtunnel.schedule.balance import ChunkMemory, Fits, anything, minimax_cut
 from windtunnel.schedule.base import looped
 from windtunnel.schedule.layout_text import layout_text, parse_layout
 
@@ -170,41 +170,35 @@ def balanced_layout(
     embedding_weight: float = 0.0,
     head_weight: float = 0.0,
     num_mtp_layers: int = 0,
+    memory: ChunkMemory | None = None,
 ) -> tuple[Chunk, ...]:
     """The cut of the layers into consecutive chunks whose heaviest chunk is as light as can be; exact.
 
-    A weighty embedding or head may have a chunk of its own; otherwise no chunk is empty while there are layers enough.
-    Among equal cuts the late chunks are filled first: early stages keep more micro-batches in flight.
-    ``weights`` are not negative.
+    ``memory`` bounds what a chunk may hold. An embedding or head that weighs something may have a chunk of its own;
+    otherwise no chunk is empty while there are layers enough. Among equal cuts the late chunks are filled first: early
+    stages keep more micro-batches in flight. ``weights`` are not negative.
+    Raises LegalityError where no cut fits the memory.
     """
     before, after = int(embedding_weight > 0), int(head_weight > 0)
     items = [*[embedding_weight] * before, *weights, *[head_weight] * after]
-    counts = minimax_cut(items, min(chunks, max(len(items), 1)))
+    parts = min(chunks, max(len(items), 1))
+    counts = minimax_cut(items, parts, anything if memory is None else _over_items(memory, len(items), parts, before))
     counts[0] -= before
     counts[-1] -= after
     counts[1:1] = [0] * (chunks - len(counts))
     return counts_layout(counts, num_mtp_layers=num_mtp_layers)
 
 
-def minimax_cut(weights: Sequence[float], parts: int) -> list[int]:
-    """Lengths of ``parts`` consecutive non-empty runs of ``weights`` with the smallest possible heaviest run.
+def _over_items(memory: ChunkMemory, items: int, parts: int, before: int) -> Fits:
+    """What fits, counted in items: an embedding and a head that are none belong to the first and the last one.
 
-    The optimum is the weight of some run, so a bisection over those with a greedy cut finds it: O(n² log n).
+    Where there are fewer items than chunks, those after the first stay empty.
     """
-    sums = list(accumulate(weights, initial=0.0))
-    limits = sorted({end - start for index, start in enumerate(sums) for end in sums[index:]})
-    best = bisect_left(limits, True, key=lambda limit: _greedy_cut(sums, parts, limit) is not None)
-    return _greedy_cut(sums, parts, limits[best]) or [0] * parts
+    fits, chunks, ends = memory.fits(), len(memory.room), len(memory.layers) + 2
 
+    def within(part: int, start: int, end: int) -> bool:
+        first = 0 if start == 0 else start + 1 - before
+        last = ends if end == items else end + 1 - before
+        return fits(part if part == 0 else part + chunks - parts, first, last)
 
-def _greedy_cut(sums: Sequence[float], parts: int, limit: float) -> list[int] | None:
-    """Runs no heavier than ``limit``, filled from the back, an item left for each earlier run; None if impossible."""
-    counts: list[int] = []
-    end = len(sums) - 1
-    for earlier in reversed(range(parts)):
-        start = end
-        while start > earlier and sums[end] - sums[start - 1] <= limit:
-            start -= 1
-        counts.append(end - start)
-        end = start
-    return counts[::-1] if end == 0 else None
+    return within

@@ -7,17 +7,20 @@ run in the order of their micro-batches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from windtunnel.schedule.action import Action, Kind, Rows
+from windtunnel.schedule.base import each
 
 PERIOD = 6
 FOOTPRINT: dict[Kind, int] = {"F": 1, "B": 0, "W": -1}
 PATTERN: tuple[tuple[Kind, int], ...] = (("F", 0), ("F", 1), ("B", 1), ("B", 0))
 
 Phase = Literal["warm-up", "steady", "cool-down"]
+Lanes = Mapping[tuple[Kind, int], Sequence[Action]]
 Seeds = Sequence[tuple[int, int, int, int]]
 
 
@@ -47,8 +50,35 @@ class _Rank:
 def squeezed_rows(seeds: Seeds, num_microbatches: int) -> Rows:
     """Rows of the pattern that starts at ``seeds[rank]`` (F0, F1, B1, B0 of micro-batch 0) and repeats every six slots.
 
-    The peak of the raw pattern, over all ranks, bounds the squeezed one while forwards run.
+    The peak of the raw pattern, over all ranks, bounds the squeezed one while forwards run. Squeezing changes the ends
+    of the pattern and leaves its middle as it is, so few micro-batches tell how many run.
     """
+    few = min(num_microbatches, len(seeds) + 6)
+    squeezed = _squeezed(seeds, few)
+    if few == num_microbatches:
+        return squeezed
+    lanes = {(kind, chunk): each(kind, num_microbatches, chunk) for kind in FOOTPRINT for chunk in (0, 1)}
+    longer = [_prolonged(row, num_microbatches - few, lanes) for row in squeezed]
+    known = [row for row in longer if row is not None]
+    return tuple(known) if len(known) == len(seeds) else _squeezed(seeds, num_microbatches)
+
+
+def _prolonged(row: Sequence[Action], more: int, lanes: Lanes) -> tuple[Action, ...] | None:
+    """``row`` with ``more`` micro-batches in its middle, which two equal periods show; None without such."""
+    for end in range(len(row) - PERIOD, PERIOD - 1, -1):
+        period = row[end - PERIOD : end]
+        if _later(period, 1, lanes) == list(row[end : end + PERIOD]):
+            following = [lanes[kind, chunk][first + 1 : first + 1 + more] for kind, first, chunk in period]
+            middle = chain.from_iterable(zip(*following, strict=True))
+            return (*row[:end], *middle, *_later(row[end:], more, lanes))
+    return None
+
+
+def _later(actions: Sequence[Action], by: int, lanes: Lanes) -> list[Action]:
+    return [lanes[kind, chunk][microbatch + by] for kind, microbatch, chunk in actions]
+
+
+def _squeezed(seeds: Seeds, num_microbatches: int) -> Rows:
     ranks = [_patterned(seed, num_microbatches) for seed in seeds]
     cap = max(max(rank.alive) for rank in ranks)
     for rank, action in _in_time(ranks):
@@ -99,8 +129,10 @@ def _in_time(ranks: Sequence[_Rank]) -> list[tuple[int, Action]]:
 
 def _earliest(ranks: Sequence[_Rank], index: int, action: Action) -> int:
     """First slot after the inputs of the action and after its lane's previous micro-batch."""
-    waits = [-1, *(ranks[source].times[needed] for source, needed in _needs(index, action, len(ranks)))]
-    return max(waits) + 1
+    latest = -1
+    for source, needed in _needs(index, action, len(ranks)):
+        latest = max(latest, ranks[source].times[needed])
+    return latest + 1
 
 
 def _needs(index: int, action: Action, num_ranks: int) -> Iterable[tuple[int, Action]]:

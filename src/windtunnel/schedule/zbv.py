@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from windtunnel.schedule.action import Action, Kind, Rows
-from windtunnel.schedule.base import Request, Schedule, v_shaped
+from windtunnel.schedule.base import Request, Schedule, each, v_shaped
 
 Step = tuple[Kind, int]
+KINDS: tuple[Kind, ...] = ("F", "B", "W")
 DOWN: tuple[Step, ...] = (("F", 0),)
 UP: tuple[Step, ...] = (("F", 1),)
 TURN_BACK: tuple[Step, ...] = (("B", 1), ("W", 1))
@@ -24,9 +26,9 @@ def rows(request: Request) -> Rows:
     """
     p, m = request.num_stages, request.num_microbatches
     padded = max(2 * p - 1, m)
-    return tuple(
-        tuple(action for action in _numbered(_steps(p, rank, padded)) if action.microbatch < m) for rank in range(p)
-    )
+    lanes = {(kind, chunk): each(kind, padded, chunk) for kind in KINDS for chunk in (0, 1)}
+    numbered = [_numbered(_steps(p, rank, padded), lanes) for rank in range(p)]
+    return tuple(tuple(row if padded == m else [action for action in row if action.microbatch < m]) for row in numbered)
 
 
 def _steps(p: int, rank: int, m: int) -> list[Step]:
@@ -46,14 +48,10 @@ def _steps(p: int, rank: int, m: int) -> list[Step]:
     return steps
 
 
-def _numbered(steps: list[Step]) -> list[Action]:
+def _numbered(steps: list[Step], lanes: Mapping[Step, Sequence[Action]]) -> list[Action]:
     """Micro-batches count up per kind and chunk."""
-    seen: Counter[Step] = Counter()
-    actions = []
-    for kind, chunk in steps:
-        actions.append(Action(kind, seen[kind, chunk], chunk))
-        seen[kind, chunk] += 1
-    return actions
+    following = {step: iter(lane) for step, lane in lanes.items()}
+    return [next(following[step]) for step in steps]
 
 
 ZBV = Schedule(name="zbv", rows=rows, placement=v_shaped, virtual_stages=2)

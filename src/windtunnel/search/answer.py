@@ -13,14 +13,19 @@ from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection, Verdict
 from windtunnel.search.examine import Vary
 from windtunnel.search.space import Space
+from windtunnel.step.parts import NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Changes made together, and the seconds a step gains or loses by them."""
+    """Changes made together, and the seconds a step gains or loses by them: in all, and by part of the step.
+
+    The parts are those of the busiest stage before and after; they sum to ``delta``.
+    """
 
     changes: Changes
     delta: float
+    parts: dict[str, float]
 
 
 def attribution(baseline: Projection, changes: Mapping[str, Any], vary: Vary) -> tuple[Step, ...]:
@@ -30,22 +35,26 @@ def attribution(baseline: Projection, changes: Mapping[str, Any], vary: Vary) ->
     """
     remaining = dict(changes)
     done: Changes = {}
-    now = baseline.step_time
+    now = baseline
     steps = []
     while remaining:
-        tried = {path: _seconds(vary, {**done, path: value}) for path, value in remaining.items()}
-        legal = {path: seconds for path, seconds in tried.items() if seconds is not None}
-        best = min(legal, key=lambda path: legal[path], default=None)
-        group = {best: remaining[best]} if best is not None and legal else dict(remaining)
-        seconds = legal[best] if best is not None else _seconds(vary, {**done, **group})
-        if seconds is None:
-            group, seconds = dict(remaining), _seconds(vary, dict(changes))
-        assert seconds is not None
+        tried = {path: _projected(vary, {**done, path: value}) for path, value in remaining.items()}
+        legal = {path: answer for path, answer in tried.items() if answer is not None}
+        best = min(legal, key=lambda path: legal[path].step_time, default=None)
+        group = dict(remaining) if best is None else {best: remaining[best]}
+        after = _projected(vary, dict(changes)) if best is None else legal[best]
+        assert after is not None
         done |= group
         remaining = {path: value for path, value in remaining.items() if path not in group}
-        steps.append(Step(group, seconds - now))
-        now = seconds
+        steps.append(Step(group, after.step_time - now.step_time, _difference(now, after)))
+        now = after
     return tuple(steps)
+
+
+def _difference(before: Projection, after: Projection) -> dict[str, float]:
+    """Seconds by part that a change adds, those that change at all."""
+    pairs = {name: getattr(after.time, name) - getattr(before.time, name) for name in NAMES}
+    return {name: seconds for name, seconds in pairs.items() if seconds}
 
 
 def changed(job: Job, changes: Mapping[str, Any], vary: Vary) -> Changes:
@@ -87,11 +96,6 @@ def sensitivity(best: Projection, changes: Mapping[str, Any], space: Space, vary
                 verdict = None if answer is None else answer.memory.verdict
                 found.append(Neighbour(axis.path, axis.values[index], delta, verdict))
     return tuple(found)
-
-
-def _seconds(vary: Vary, changes: Mapping[str, Any]) -> float | None:
-    answer = _projected(vary, changes)
-    return None if answer is None else answer.step_time
 
 
 def _projected(vary: Vary, changes: Mapping[str, Any]) -> Projection | None:

@@ -17,7 +17,9 @@ from windtunnel.projection.choices import (
     ACTIVATION_OFFLOAD,
     CP_COMM,
     EP_COMM,
+    OPTIMIZER_OFFLOAD,
     P2P,
+    PARAM_GATHER,
     RECOMPUTE,
     SHARDING,
     TP_COMM,
@@ -158,12 +160,11 @@ class Examiner:
         choices = choices_of(base, self._inner)
         count = len(recomputes) * len(kernels) * len(choices)
         allows = self._allowing(written, base)
-        rows = [
-            (r, k)
-            for k, kernel in enumerate(kernels)
-            for r, recompute in enumerate(recomputes)
-            if allows((_kind(recompute), kernel), Variant(recompute, kernel))
-        ]
+        kinds = [_kind(recompute) for recompute in recomputes]
+        rows = []
+        for k, kernel in enumerate(kernels):
+            may = {kind: allows((kind, kernel), Variant(recomputes[kinds.index(kind)], kernel)) for kind in set(kinds)}
+            rows += [(r, k) for r, kind in enumerate(kinds) if may[kind]]
         legal = tuple(choice for choice in choices if allows(_switches(choice), choice))
         if not rows or not legal:
             return _Point(batch=None, written=written, enumerated=count)
@@ -262,8 +263,10 @@ LEAST: Changes = {
     EP_COMM: False,
     P2P: False,
     ACTIVATION_OFFLOAD: 0.0,
+    PARAM_GATHER: False,
+    OPTIMIZER_OFFLOAD: "none",
 }
-"""The variant that no rule refuses."""
+"""Switches that no rule refuses."""
 
 
 def _typed(degrees: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from windtunnel.errors import WindtunnelError
+from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
@@ -53,6 +54,13 @@ def fit(now: Projection, vary: Vary) -> tuple[Remedy, ...]:
     helpful = [item for item in saving if item.peak_device < now.memory.peak.device]
     several = _fitting(now, _joined(helpful[:PAIRED]), vary) or _together(now, helpful, vary)
     return _ranked([*several, *single]) or _enlarged(now, vary)
+
+
+def with_less(job: Job, taken: float) -> Job:
+    """The job on accelerators that have ``taken`` bytes less: what a run was seen to need beyond its plan."""
+    accelerator = job.cluster.accelerator
+    smaller = replace(accelerator, hbm_capacity=accelerator.hbm_capacity - taken)
+    return replace(job, cluster=replace(job.cluster, accelerator=smaller)) if taken else job
 
 
 def _machine(changes: Mapping[str, Any]) -> bool:

@@ -34,6 +34,9 @@ from windtunnel.schedule.registry import find
 SCHEDULE = "plan.pipeline.schedule"
 VIRTUAL_STAGES = "plan.pipeline.virtual_stages"
 LAYOUT = "plan.pipeline.layout"
+ORDER = "plan.parallel.order"
+ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+"""Replicas of a stage next to each other, or the stages of a replica."""
 EVEN, BALANCED = "even", "balanced"
 """What the layout axis takes beside a written layout: as the framework cuts, and by what the chunks cost."""
 
@@ -105,6 +108,8 @@ def _degrees(job: Job) -> list[Axis]:
         Axis("plan.parallel.cp", _with(cp, parallel.cp)),
         Axis("plan.parallel.pp", _with(pp, parallel.pp)),
     ]
+    if job.software.is_megatron and world > job.cluster.scale_up.domain_size:
+        axes.append(Axis(ORDER, _with(ORDERS, "-".join(parallel.order))))
     if model.is_moe and model.moe is not None:
         ep = [n for n in _powers(min(64, world)) if model.moe.num_experts % n == 0]
         axes += [
@@ -222,6 +227,8 @@ def possible(job: Job, point: Changes) -> bool:
     world = int(value("cluster.num_accelerators", job.cluster.num_accelerators))
     tp, cp, pp = (int(value(f"plan.parallel.{name}", getattr(plan.parallel, name))) for name in ("tp", "cp", "pp"))
     if world % (tp * cp * pp) or (tp == 1 and point.get("plan.parallel.sequence_parallel")):
+        return False
+    if point.get(ORDER, ORDERS[0]) != ORDERS[0] and pp in (1, world // (tp * cp)):
         return False
     if not _schedulable(point, pp, job.model.num_layers):
         return False

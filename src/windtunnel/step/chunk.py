@@ -112,7 +112,7 @@ def unit_cost(source: CostSource, job: Job, unit: Unit) -> UnitCost:
     """One occurrence of a unit of a ``stripped`` job."""
     ops = lower_unit(job, unit)
     how = settings(job)
-    cost = price_layer(source, ops, unit.recompute, how)
+    cost = price_layer(source.within(job, unit), ops, unit.recompute, how)
     return UnitCost(
         cost=_offloaded(cost, sum(kept_bytes(ops, unit.recompute)), unit, how),
         host=layer_host(job, unit.layer, unit.recompute) if unit.layer else NOTHING,

@@ -7,21 +7,29 @@ from dataclasses import dataclass, replace
 
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
-from windtunnel.dtypes import BYTES, is_quantized
+from windtunnel.dtypes import BYTES, activation, is_quantized
 from windtunnel.elementwise import Number, maximum, minimum
 from windtunnel.job.constants import DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
 
+TINY = 1e-30
+"""Seconds of no traffic, so that its share of nothing is nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAddition:
-    """Seconds a stage adds after its part of the pipeline: numbers, or arrays over plans."""
+    """Seconds a stage adds after its part of the pipeline: numbers, or arrays over plans.
+
+    Data-parallel traffic is to reduce gradients and to gather parameters; ``exposed`` and ``hidden`` count both.
+    """
 
     exposed: Number
     hidden: Number
     contention: Number
+    exposed_gather: Number = 0.0
+    hidden_gather: Number = 0.0
     optimizer: Number = 0.0
     offload: Number = 0.0
 
@@ -65,45 +73,68 @@ def once_a_step(traffic: Traffic, windows: Windows, rates: DataParallelConstants
     busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, rates, link)
     busy = busy + contention(traffic.gather_bytes, traffic.gather, forward * windows.param_gather, rates, link)
     late = reduce + gather
-    return StepAddition(exposed=late, hidden=maximum(seconds + traffic.gather - late, 0.0), contention=busy)
+    return StepAddition(
+        exposed=late,
+        hidden=maximum(seconds + traffic.gather - late, 0.0),
+        contention=busy,
+        exposed_gather=gather,
+        hidden_gather=traffic.gather - gather,
+    )
 
 
 def by_unit(
-    units: Sequence[tuple[Traffic, float, float, int]], rates: DataParallelConstants, link: float
+    units: Sequence[tuple[Traffic, float, float, int]],
+    rates: DataParallelConstants,
+    link: float,
+    overlapped: float = 1.0,
 ) -> StepAddition:
     """FSDP for one micro-batch: each unit's gather runs beside the unit before it, its reduction beside the next.
 
     ``units``: traffic, forward and backward seconds, and occurrences. The first gather and the last reduction have
-    nothing to hide behind.
+    nothing to hide behind, and nothing has where the software waits for its traffic (``overlapped`` 0). Beside a
+    backward run both, and what outlasts it is shared as their seconds are.
     """
     late: Number = 0.0
+    late_gather: Number = 0.0
+    gathers: Number = 0.0
     busy: Number = 0.0
     total: Number = 0.0
-    hide = rates.fsdp_hidden
+    hide = rates.fsdp_hidden * overlapped
     for traffic, forward, backward, occurrences in units:
         both = traffic.gather + traffic.reduce
-        outlasts = maximum(traffic.gather - hide * forward, 0.0) + maximum(both - hide * backward, 0.0)
+        ahead, beside = maximum(traffic.gather - hide * forward, 0.0), maximum(both - hide * backward, 0.0)
         slows = contention(traffic.gather_bytes, traffic.gather, forward, rates, link)
         slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, rates, link)
-        late, busy = late + occurrences * outlasts, busy + occurrences * slows
+        late, busy = late + occurrences * (ahead + beside), busy + overlapped * occurrences * slows
         total = total + occurrences * (traffic.gather + both)
+        late_gather = late_gather + occurrences * (ahead + beside * traffic.gather / maximum(both, TINY))
+        gathers = gathers + occurrences * 2 * traffic.gather
     if units:
-        late = late + units[0][0].gather + units[0][0].reduce
-    return StepAddition(exposed=late, hidden=maximum(total - late, 0.0), contention=busy)
+        late = late + overlapped * (units[0][0].gather + units[0][0].reduce)
+        late_gather = late_gather + overlapped * units[0][0].gather
+    return StepAddition(
+        exposed=late,
+        hidden=maximum(total - late, 0.0),
+        contention=busy,
+        exposed_gather=late_gather,
+        hidden_gather=maximum(gathers - late_gather, 0.0),
+    )
 
 
 def by_layer(
-    job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float
+    job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float, overlapped: float
 ) -> StepAddition:
     """FSDP over a step: every micro-batch gathers and reduces, replicas reduce once behind the last backward."""
     rates, m = job.constants.data_parallel, job.plan.num_microbatches
-    each = by_unit(units, rates, link)
+    each = by_unit(units, rates, link, overlapped)
     replicas: Number = sum(traffic.replicas * n for traffic, _, _, n in units)
     late = exposed(replicas, backward, float(max(1, len(units))), 1.0, rates)
     return StepAddition(
         exposed=m * each.exposed + late,
         hidden=m * each.hidden + replicas - late,
         contention=m * each.contention,
+        exposed_gather=m * each.exposed_gather,
+        hidden_gather=m * each.hidden_gather,
     )
 
 
@@ -137,11 +168,18 @@ class DataParallel:
         sharded, plan = self.sharded(parameters), self._job.plan
         return replace(
             traffic,
-            optimizer=optimizer_seconds(
-                self._job, sharded, parameters.total, float(not plan.sharding.shards_parameters)
-            ),
+            optimizer=self._optimizer(sharded, parameters),
             offload=offload_seconds(self._job, sharded, float(plan.offload.optimizer != "none")),
         )
+
+    def _optimizer(self, sharded: float, parameters: LocalParameters) -> float:
+        """Seconds of the optimizer: as the source measured it, else by the state it moves."""
+        measured = self._source.optimizer(self._job, sharded)
+        if measured is not None:
+            return measured
+        whole = float(not self._job.plan.sharding.shards_parameters)
+        seconds: float = optimizer_seconds(self._job, sharded, parameters.total, whole)
+        return seconds
 
     def _by_step(self, stage: tuple[ChunkCost, ...], parameters: LocalParameters) -> StepAddition:
         plan = self._job.plan
@@ -180,7 +218,9 @@ class DataParallel:
         counted = [unit for chunk in stage for unit in chunk.units]
         units = [(self.traffic(u.parameters), u.cost.forward.total, u.cost.backward, u.occurrences) for u in counted]
         backward = sum(chunk.backward for chunk in stage)
-        return by_layer(self._job, units, backward, self.link)
+        overlap = self._job.plan.overlap
+        overlapped = float(overlap.param_gather or overlap.grad_reduce)
+        return by_layer(self._job, units, backward, self.link, overlapped)
 
     def traffic(self, parameters: LocalParameters) -> Traffic:
         """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
@@ -208,7 +248,8 @@ class DataParallel:
 
     @property
     def _gather_bytes(self) -> float:
-        return BYTES["fp8"] if self._job.plan.precision.params == "fp8" else BYTES["bf16"]
+        precision = self._job.plan.precision
+        return BYTES["fp8"] if precision.params == "fp8" else BYTES[activation(precision.compute)]
 
     def _over(self, parameters: LocalParameters, kind: str, width: float) -> tuple[float, float]:
         seconds = moved = 0.0

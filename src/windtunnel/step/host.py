@@ -31,7 +31,8 @@ NOTHING = HostSeconds(0.0, 0.0)
 def launch_seconds(job: Job) -> float:
     """Seconds of one launch on this host with this software generation; 0 where one program is dispatched whole."""
     constants, accelerator = job.constants.host, job.cluster.accelerator
-    if job.software.cuda_graphs == "full_iteration" or accelerator.is_tpu:
+    era = job.software.traits.host_era
+    if job.software.cuda_graphs == "full_iteration" or accelerator.is_tpu or era == "xla":
         return 0.0
     if job.cluster.host.kind == "grace":
         seconds = constants.launch_grace
@@ -39,7 +40,7 @@ def launch_seconds(job: Job) -> float:
         seconds = constants.launch_slow
     else:
         seconds = constants.launch_x86
-    return seconds * job.software.traits.host_factor
+    return seconds * {"eager": constants.era_eager, "rocm": constants.era_rocm}.get(era, 1.0)
 
 
 def layer_host(job: Job, layer: LayerSpec, recompute: frozenset[str]) -> HostSeconds:

@@ -7,6 +7,7 @@ from math import log2
 
 from windtunnel.cost.collectives.placement import placements
 from windtunnel.cost.source import CostSource
+from windtunnel.dtypes import BYTES, activation
 from windtunnel.job.job import Job
 from windtunnel.schedule.action import Order
 from windtunnel.step.chunk import ChunkCost, price_chunks
@@ -81,7 +82,7 @@ def transfer(job: Job, source: CostSource) -> float:
         return 0.0
     sp = plan.parallel.tp if plan.parallel.sequence_parallel else 1
     tokens = plan.batch.micro_batch_size * plan.batch.sequence_length / plan.parallel.cp
-    size = 2 * tokens * job.model.hidden_size / sp
+    size = BYTES[activation(plan.precision.compute)] * tokens * job.model.hidden_size / sp
     return source.transfer(size, placements(plan.parallel, job.cluster)["pp"])
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from windtunnel.elementwise import Number
 from windtunnel.job.job import Job
 from windtunnel.schedule.action import Kind
 from windtunnel.step.data_parallel import StepAddition
 from windtunnel.step.step import StepCosts
 from windtunnel.step.timeline import Span, Timeline
 
-COMPUTE, P2P, DATA_PARALLEL, OPTIMIZER = "compute", "p2p", "data_parallel", "optimizer"
+COMPUTE, P2P, REDUCE, GATHER, OPTIMIZER = "compute", "p2p", "dp_reduce", "dp_gather", "optimizer"
 
 _NAMES: dict[Kind, str] = {"F": "forward", "B": "backward", "W": "weight gradients", "BW": "backward"}
 RECOMPUTE = "recompute"
 GRADIENTS, PARAMETERS = "gradient reduction", "parameter gather"
+_TRAFFIC = {REDUCE: GRADIENTS, GATHER: PARAMETERS}
 STRAGGLERS = "stragglers"
 
 _Key = tuple[bool, int, int]
@@ -45,8 +47,10 @@ def step_streams(job: Job, costs: StepCosts, timeline: Timeline) -> Iterator[tup
 
     Compute is the timeline, with what a backward re-executes at its head. Transfers last as long as they are priced,
     and those that meet on a rank get streams of their own (``p2p``, ``p2p 2``, …). Data-parallel traffic that is
-    hidden runs beside compute; what is exposed of it, and how it slows compute, follow the last backward, as they are
-    priced; then the optimizer. The last span of the slowest rank ends at the step time.
+    hidden runs beside compute: gradients are reduced beside the last backward, parameters gathered beside the first
+    forward, both with every micro-batch where layers are sharded. What is exposed of it, and how it slows compute,
+    follow the last backward, as they are priced, the gathering of what an optimizer stepped after the optimizer. The
+    last span of the slowest rank ends at the step time.
     """
     handed = _handed_on(timeline)
     for rank, spans in enumerate(timeline.spans):
@@ -55,7 +59,7 @@ def step_streams(job: Job, costs: StepCosts, timeline: Timeline) -> Iterator[tup
         yield (
             *_compute(rank, spans, costs),
             *_in_lanes(_transfers(rank, timeline, costs.transfer, handed)),
-            *_hidden(job, rank, spans, addition.hidden),
+            *_hidden(job, rank, spans, addition),
             *_after(job, rank, end, addition, costs.jitter),
         )
 
@@ -118,38 +122,54 @@ def _in_lanes(spans: Iterable[StreamSpan]) -> list[StreamSpan]:
     return [span for lane in lanes for span in lane]
 
 
-def _hidden(job: Job, rank: int, spans: tuple[Span, ...], seconds: float) -> Iterator[StreamSpan]:
-    """Traffic beside compute: with every micro-batch where parameters are gathered for each, else at the last one."""
-    if seconds <= 0 or not spans:
+def _hidden(job: Job, rank: int, spans: Sequence[Span], addition: StepAddition) -> Iterator[StreamSpan]:
+    """Traffic beside compute: with every micro-batch where parameters are gathered for each, else once a step."""
+    gather, reduce = _seconds(addition.hidden_gather), _seconds(addition.hidden - addition.hidden_gather)
+    if not spans:
         return
-    if not _by_microbatch(job):
-        end = spans[-1].end
-        yield StreamSpan(rank, DATA_PARALLEL, _traffic(job), max(0.0, end - seconds), end)
+    if _by_microbatch(job):
+        yield from _beside(rank, spans, gather, GATHER)
+        yield from _beside(rank, [span for span in spans if span.kind != "F"], reduce, REDUCE)
+        return
+    start, end = spans[0].start, spans[-1].end
+    if gather > 0:
+        yield StreamSpan(rank, GATHER, PARAMETERS, start, min(start + gather, end))
+    if reduce > 0:
+        yield StreamSpan(rank, REDUCE, GRADIENTS, max(0.0, end - reduce), end)
+
+
+def _beside(rank: int, spans: Sequence[Span], seconds: float, stream: str) -> Iterator[StreamSpan]:
+    """``seconds`` of traffic, shared among ``spans`` as they last."""
+    if seconds <= 0:
         return
     share = min(1.0, seconds / sum(span.end - span.start for span in spans))
-    for kind, microbatch, chunk, start, end in spans:
-        name = PARAMETERS if kind == "F" else f"{PARAMETERS}, {GRADIENTS}"
-        yield StreamSpan(rank, DATA_PARALLEL, name, start, start + share * (end - start), microbatch, chunk)
+    for _, microbatch, chunk, start, end in spans:
+        yield StreamSpan(rank, stream, _TRAFFIC[stream], start, start + share * (end - start), microbatch, chunk)
 
 
 def _after(job: Job, rank: int, end: float, addition: StepAddition, jitter: float) -> Iterator[StreamSpan]:
     """What a stage adds after its part of the pipeline, one after the other, and what stragglers make of it all."""
-    pieces = (
-        (DATA_PARALLEL, f"{_traffic(job)}, exposed", addition.exposed),
-        (DATA_PARALLEL, "compute slowed by traffic", addition.contention),
+    gather = (GATHER, f"{PARAMETERS}, exposed", _seconds(addition.exposed_gather))
+    optimizer = (
         (OPTIMIZER, "optimizer", addition.optimizer),
         (OPTIMIZER, "optimizer offload", addition.offload),
+    )
+    pieces = (
+        (REDUCE, f"{GRADIENTS}, exposed", _seconds(addition.exposed - addition.exposed_gather)),
+        (REDUCE, "compute slowed by traffic", addition.contention),
+        *((gather, *optimizer) if _by_microbatch(job) else (*optimizer, gather)),
         (OPTIMIZER, STRAGGLERS, (end + addition.total) * (jitter - 1)),
     )
     for stream, name, seconds in pieces:
         if seconds > 0:
-            yield StreamSpan(rank, stream, name, end, end + seconds, exposed=stream == DATA_PARALLEL)
+            yield StreamSpan(rank, stream, name, end, end + seconds, exposed=stream in _TRAFFIC)
             end += seconds
+
+
+def _seconds(priced: Number) -> float:
+    """A difference of priced seconds; what rounding leaves of nothing is nothing."""
+    return max(0.0, float(priced))
 
 
 def _by_microbatch(job: Job) -> bool:
     return job.plan.sharding.shards_parameters and job.plan.parallel.pp == 1
-
-
-def _traffic(job: Job) -> str:
-    return f"{GRADIENTS}, {PARAMETERS}" if job.plan.sharding.shards_optimizer else GRADIENTS

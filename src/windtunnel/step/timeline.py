@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from itertools import pairwise
+from operator import sub
+from typing import Any, NamedTuple, cast, overload
 
 from windtunnel.schedule.action import Kind, Order
 from windtunnel.schedule.dependencies import Program, compile_order
@@ -25,12 +27,57 @@ class Span(NamedTuple):
 _span = cast("Callable[[Iterable[Any]], Span]", partial(tuple.__new__, Span))
 
 
+class SpanRow(Sequence[Span]):
+    """The spans of one rank, made as they are read: most of what asks for a timeline reads few of them."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        microbatches: Sequence[int],
+        chunks: Sequence[int],
+        starts: Sequence[float],
+        ends: Sequence[float],
+    ) -> None:
+        self._columns: tuple[Sequence[Any], ...] = (kinds, microbatches, chunks, starts, ends)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __iter__(self) -> Iterator[Span]:
+        return map(_span, zip(*self._columns, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> SpanRow: ...
+    def __getitem__(self, index: int | slice) -> Span | SpanRow:
+        picked = [column[index] for column in self._columns]
+        return SpanRow(*picked) if isinstance(index, slice) else _span(picked)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def busy(self) -> float:
+        """Seconds in which one of them runs."""
+        seconds: Iterator[float] = map(sub, self._columns[-1], self._columns[-2])
+        return sum(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Spans of every rank in execution order."""
 
     order: Order
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[SpanRow, ...]
 
     @property
     def makespan(self) -> float:
@@ -38,7 +85,7 @@ class Timeline:
 
     def busy(self, rank: int) -> float:
         """Seconds ``rank`` spends executing."""
-        return sum(span.end - span.start for span in self.spans[rank])
+        return self.spans[rank].busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +110,13 @@ def execute(order: Order, durations: Sequence[ChunkDurations], transfer: float |
     starts, ends, _ = _run(program, durations, transfer)
     for node in program.paired:
         ends[node] = starts[node + 1]
-    spans = []
-    for rank, (kinds, microbatches, chunks) in enumerate(
-        zip(program.kinds, program.microbatches, program.chunks, strict=True)
-    ):
-        held = slice(program.first[rank], program.first[rank + 1])
-        columns = zip(kinds, microbatches, chunks, starts[held], ends[held], strict=True)
-        spans.append(tuple(map(_span, columns)))
-    return Timeline(order, tuple(spans))
+    return Timeline(order, tuple(_rows(program, starts, ends)))
+
+
+def _rows(program: Program, starts: list[float], ends: list[float]) -> Iterator[SpanRow]:
+    named = zip(program.kinds, program.microbatches, program.chunks, strict=True)
+    for (first, end), columns in zip(pairwise(program.first), named, strict=True):
+        yield SpanRow(*columns, starts[first:end], ends[first:end])
 
 
 def makespan_only(

@@ -9,6 +9,7 @@ from windtunnel.job.software import Software
 from windtunnel.ops.op import Attention, Scan
 
 NARROW_HEAD = 64
+CUDNN_IN_TORCH = "2025-06"
 
 
 def generation(accelerator: Accelerator, software: Software) -> AttentionEfficiency:
@@ -20,6 +21,8 @@ def generation(accelerator: Accelerator, software: Software) -> AttentionEfficie
 def kernel_name(software: Software) -> str:
     """Kernel a backend ran at a date: cuDNN fused attention replaced FlashAttention-2 in Transformer Engine containers
     from 2024-10 on."""
+    if software.attention == "sdpa":
+        return "flash2" if software.date < CUDNN_IN_TORCH else "te-fused"
     if software.attention == "te-fused" and software.date < "2024-10":
         return "flash2"
     return software.attention

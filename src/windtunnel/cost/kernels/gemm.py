@@ -51,7 +51,7 @@ def gemm(op: Gemm, accelerator: Accelerator, constants: GemmConstants) -> OpCost
     return _total(op.count * max(math, memory), op.count * accelerator.gemm.launch, math >= memory)
 
 
-def grouped_gemm(op: GroupedGemm, accelerator: Accelerator, constants: GemmConstants, *, fuser: bool) -> OpCost:
+def grouped_gemm(op: GroupedGemm, accelerator: Accelerator, constants: GemmConstants) -> OpCost:
     """``groups`` equal problems as one batch: tiles are summed before they are spread over the compute units.
 
     Rows of one expert are padded to the recipe's alignment and lose efficiency when few: M/(M + half).
@@ -61,7 +61,7 @@ def grouped_gemm(op: GroupedGemm, accelerator: Accelerator, constants: GemmConst
     rows = pad_rows(rows, multiple) if op.padded else rows
     m, k = (op.m, rows) if op.phase == "W" else (rows, op.k)
     half = constants.grouped_half_rows_weight if op.phase == "W" else constants.grouped_half_rows
-    share = constants.grouped_efficiency * rows / (rows + half) * (constants.grouped_fuser if fuser else 1.0)
+    share = constants.grouped_efficiency * rows / (rows + half)
     math = _math_seconds(m, op.n, k, op.groups, op.compute, accelerator, constants) / max(min(share, 1.0), 1e-3)
     width = BYTES[operand(op.compute)]
     moved = op.groups * (width * (m * k + k * op.n) + (8.0 if op.accumulates_fp32 else 2.0) * m * op.n)

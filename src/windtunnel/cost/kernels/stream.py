@@ -8,10 +8,16 @@ from windtunnel.job.constants import StreamConstants
 from windtunnel.ops.op import Stream
 
 
-def stream(op: Stream, accelerator: Accelerator, constants: StreamConstants, *, sinks: bool) -> OpCost:
+def stream(
+    op: Stream, accelerator: Accelerator, constants: StreamConstants, *, expert_bias: bool = False, fused: bool = False
+) -> OpCost:
+    """Seconds of one pass. ``expert_bias``: experts have biases; ``fused``: what stands between their GEMMs, activation
+    and casts, is in the kernels of the op fuser, which comes with full-iteration graphs."""
     seconds, latency = _PRICED[op.kind](op, accelerator, constants)
-    if sinks and op.name == "expert_activation":
-        seconds *= constants.sinks_activation
+    if expert_bias and op.name == "expert_activation":
+        seconds *= constants.expert_bias
+    if fused and op.name.startswith("expert_"):
+        seconds *= constants.expert_fused
     return OpCost(seconds + latency, "memory" if seconds > latency else "latency")
 
 

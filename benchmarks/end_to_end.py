@@ -1,0 +1,122 @@
+"""The suite, a stack of real layers, and both against a projection: ``make measure-gpu``.
+
+On an accelerator: the standard suite into a profile, then a training step of as many layers of Llama-3.1 8B as fit,
+measured unit by unit and as a whole. On a CPU the same path runs with small shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from windtunnel.catalog.jobs import job_from_mapping
+from windtunnel.catalog.profiles import read_profile
+from windtunnel.job.job import Job
+from windtunnel.measure.harness import Bench
+from windtunnel.measure.plan import tasks_of
+from windtunnel.measure.session import session
+from windtunnel.measure.suite import suite
+from windtunnel.measure.torch.device import clock, prepare
+from windtunnel.measure.torch.pilot import Pilot
+from windtunnel.projection.measured import project_measured
+from windtunnel.projection.pilot_memory import PilotPeak, anchored_memory, residuals
+from windtunnel.projection.project import project
+from windtunnel.report.measuring import result_line
+from windtunnel.units import human_bytes, human_seconds
+
+LARGE: dict[str, Any] = {
+    "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    "vocab_size": 128256,
+}  # fmt: skip
+SMALL: dict[str, Any] = {
+    "hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 704,
+    "vocab_size": 1024,
+}  # fmt: skip
+CPU: dict[str, Any] = {"base": "h100-sxm-80gb", "name": "cpu"}
+SUITE_BUDGET = 330.0
+STACK_BUDGET = 120.0
+"""Seconds of both parts: together below eight minutes."""
+STEPS = 9
+
+
+def stack(layers: int, accelerator: Any, *, small: bool) -> Job:
+    """``layers`` layers with embedding and head on one device."""
+    sequence = 128 if small else 4096
+    model: Mapping[str, Any] = SMALL if small else LARGE
+    return job_from_mapping(
+        {
+            "model": {"name": f"{layers}-layers", "num_layers": layers, **model},
+            "cluster": {"accelerator": accelerator, "num_accelerators": 1},
+            "software": {"framework": "pytorch-fsdp", "date": "2026-06"},
+            "plan": {
+                "batch": {"micro_batch_size": 2 if small else 1, "global_batch_size": 2 if small else 1,
+                          "sequence_length": sequence},
+                "sharding": {"strategy": "ddp"},
+                "precision": {"compute": "fp32" if small else "bf16", "params": "fp32" if small else "bf16",
+                              "grads": "fp32" if small else "bf16", "master": "none",
+                              "optimizer_state": "fp32" if small else "bf16"},
+            },
+        }
+    )  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, project, compare; print both errors."""
+    parser = argparse.ArgumentParser(prog="measure-gpu", description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--accelerator", default="h200-sxm-141gb", help="catalog name of the device")
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--out", default="profile.yaml")
+    parser.add_argument("--suite", default="standard")
+    asked = parser.parse_args(arguments)
+    small = asked.device == "cpu"
+    accelerator = CPU if small else asked.accelerator
+    bench = Bench(device=asked.device, threads=1 if small else None)
+    _measure(suite("smoke" if small else asked.suite), asked.out, bench, SUITE_BUDGET)
+    job = stack(4 if small else asked.layers, accelerator, small=small)
+    _measure(tasks_of(job), asked.out, bench, STACK_BUDGET)
+    _report(job, stack(2, accelerator, small=small), asked.out, asked.device)
+    return 0
+
+
+def _measure(tasks: Any, out: str, bench: Bench, budget: float) -> None:
+    for result in session(tasks, out, bench, budget):
+        sys.stderr.write(result_line(result) + "\n")
+
+
+def _report(job: Job, shorter: Job, out: str, device: str) -> None:
+    """A real step of the stack against its projection, and its peak against one anchored on the shorter stack."""
+    prepare(device, 1 if device == "cpu" else None)
+    pilot = Pilot(job, clock(device))
+    for _ in range(3):
+        pilot.step()
+    taken = statistics.median(pilot.seconds() for _ in range(STEPS))
+    projected, _ = project_measured(job, read_profile(out))
+    simulated = project(job)
+    print(f"step: real {human_seconds(taken)}")
+    for name, step in (("with the profile", projected.step_time), ("simulated", simulated.step_time)):
+        print(f"  {name}: {human_seconds(step)} ({100 * (step / taken - 1):+.1f} %)")
+    if device == "cpu":
+        return
+    real = pilot.peak()
+    del pilot
+    torch.cuda.empty_cache()
+    of_shorter = Pilot(shorter, clock(device))
+    of_shorter.step()
+    peak = of_shorter.peak()
+    found = residuals(PilotPeak(allocated=peak.allocated, reserved=peak.reserved), project(shorter).memory)
+    anchored = anchored_memory(projected.memory, found)
+    print(f"peak allocated: real {human_bytes(real.allocated)}")
+    counted = projected.memory.peak.allocated
+    for name, size in (("counted", counted), ("anchored", counted + found.live_excess)):
+        print(f"  {name}: {human_bytes(size)} ({100 * (size / real.allocated - 1):+.1f} %)")
+    print(f"  upper bound on the device: {human_bytes(anchored.upper)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""The measured cost source: a profile where it has an answer, the simulated source where it has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from windtunnel.cost.collectives.placement import Placement
+from windtunnel.cost.profile import Estimate, Pass, Profile
+from windtunnel.cost.profile_keys import calibration_key, collective_key, op_key, optimizer_key, unit_key
+from windtunnel.cost.simulated import SimulatedSource, simulated_source
+from windtunnel.cost.source import Evidence, OpCost
+from windtunnel.job.job import Job
+from windtunnel.ops.chunk import Unit, lower_unit
+from windtunnel.ops.op import Collective, Op, Phase
+from windtunnel.ops.sizes import sizes
+
+SPLIT_SCHEDULES = frozenset({"zb_h1", "zb_heuristic", "interleaved_zb", "zbv", "v_half", "v_min", "dualpipe_v"})
+"""Schedules that run the weight gradients of a chunk apart from its input gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Seconds of a whole unit over the sum of its ops, by phase, and where they come from."""
+
+    forward: float = 1.0
+    grad_input: float = 1.0
+    grad_weight: float = 1.0
+    evidence: Evidence | None = None
+
+    def of(self, phase: Phase) -> float:
+        return {"F": self.forward, "B": self.grad_input, "W": self.grad_weight}[phase]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSource:
+    """Prices ops from ``profile``; ``split``: input and weight gradients run apart, as they were measured apart.
+
+    ``beside`` ranks of the host are busy at the same time, on average. Inside a unit that was measured whole
+    (``whole``), its ops share the unit's seconds in proportion to their own.
+    """
+
+    profile: Profile
+    fallback: SimulatedSource
+    split: bool
+    beside: float = 0.0
+    whole: Whole = Whole()
+
+    def cost(self, op: Op) -> OpCost:
+        """Seconds of ``op`` alone on the device. Raises TypeError for an op kind nobody can price."""
+        if isinstance(op, Collective):
+            found = self._collective(op.collective, op.size, self.fallback.placements[op.group])
+            if found is not None:
+                return OpCost(found.seconds, "network", found.evidence)
+            simulated = self.fallback.cost(op)
+            return replace(
+                simulated, provenance="anchored" if self._knows(f"collective/{op.collective}") else "simulated"
+            )
+        own = self._alone(op)
+        if own.bound == "network":
+            return own
+        return replace(
+            own, seconds=own.seconds * self.whole.of(op.phase), provenance=self.whole.evidence or own.provenance
+        )
+
+    def _alone(self, op: Op) -> OpCost:
+        wanted = op_key(op)
+        found = self.profile.estimate(wanted) if wanted is not None else None
+        simulated = self.fallback.cost(op)
+        return simulated if found is None else OpCost(found.seconds, simulated.bound, found.evidence)
+
+    def collective(self, kind: str, size: float, placement: Placement) -> float:
+        """Seconds of a collective of ``size`` bytes (full, gathered size) over a placed group."""
+        if placement.ranks <= 1 or size <= 0:
+            return 0.0
+        found = self._collective(kind, size, placement)
+        return self.fallback.collective(kind, size, placement) if found is None else found.seconds
+
+    def _collective(self, kind: str, size: float, placement: Placement) -> Estimate | None:
+        return self.profile.estimate(collective_key(kind, placement.ranks, placement.inside, size))
+
+    def transfer(self, size: float, placement: Placement) -> float:
+        """Seconds to send ``size`` bytes to a neighbour of a placed group."""
+        pair = Placement(2, 1 if placement.crosses else 2)
+        found = self._collective("send_recv", size, pair)
+        return self.fallback.transfer(size, placement) if found is None else found.seconds
+
+    def optimizer(self, job: Job, parameters: float) -> float | None:
+        """Seconds of a step over ``parameters`` local parameters, None where nobody measured it."""
+        found = self.profile.estimate(optimizer_key(job, parameters))
+        return None if found is None else found.seconds
+
+    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
+        """Measured optimizers were measured or lie between measured sizes; traffic runs on anchored curves at least."""
+        if of == "optimizer":
+            return "measured" if self._knows("optimizer/") else "simulated"
+        return "anchored" if self._knows("collective/") else "simulated"
+
+    def _knows(self, prefix: str) -> bool:
+        return any(entry.key.op.startswith(prefix) for entry in self.profile.entries)
+
+    def within(self, job: Job, unit: Unit) -> MeasuredSource:
+        """The source inside one unit of ``job``: what the profile knows of the unit as a whole decides its sum."""
+        return replace(self, whole=_whole(replace(self, whole=Whole()), job, unit))
+
+
+@lru_cache(maxsize=4096)
+def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
+    """Ratios of measured unit to ops; without a measurement of this unit, the machine's own ratio of layer to ops."""
+    sized, ops = sizes(job, unit), lower_unit(job, unit)
+    summed = {
+        phase: sum(cost.seconds for op in ops if op.phase == phase and (cost := source._alone(op)).bound != "network")
+        for phase in ("F", "B", "W")
+    }
+    # Token ids want no gradient: the embedding's backward is one piece under every schedule.
+    split = source.split and unit.kind != "embedding"
+    phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if split else ("forward", "backward")
+    found = {phase: source.profile.estimate(unit_key(sized, phase, source.beside)) for phase in phases}
+    if all(estimate is not None and estimate.evidence == "measured" for estimate in found.values()):
+        return _ratios(found, summed, "measured")
+    if all(estimate is not None for estimate in found.values()):
+        return _ratios(found, summed, "interpolated")
+    general = (source.profile.find(calibration_key(f"layer_over_ops/{phase}")) for phase in ("forward", "backward"))
+    forward, back = (entry.seconds if entry else 1.0 for entry in general)
+    return Whole(forward, back, back)
+
+
+def _ratios(found: dict[Pass, Estimate | None], summed: dict[str, float], evidence: Evidence) -> Whole:
+    """A phase without ops of its own (the input gradient of an embedding) takes nothing."""
+    seconds = {phase: estimate.seconds for phase, estimate in found.items() if estimate is not None}
+    if "backward" in seconds:
+        both = seconds["backward"] / (summed["B"] + summed["W"])
+        return Whole(seconds["forward"] / summed["F"], both, both, evidence)
+    into, weight = seconds["grad_input"], seconds["grad_weight"]
+    if summed["B"] == 0:
+        return Whole(seconds["forward"] / summed["F"], 1.0, (into + weight) / summed["W"], evidence)
+    return Whole(seconds["forward"] / summed["F"], into / summed["B"], weight / summed["W"], evidence)
+
+
+def measured_source(job: Job, profile: Profile, *, beside: float = 0.0) -> MeasuredSource:
+    """The measured source of a job, simulated where the profile has no answer."""
+    return MeasuredSource(
+        profile=profile,
+        fallback=simulated_source(job),
+        split=job.plan.pipeline.schedule in SPLIT_SCHEDULES,
+        beside=beside,
+    )
+
+
+def device_warnings(job: Job, profile: Profile) -> tuple[str, ...]:
+    """A sentence where the profile is of another device than the job's accelerator, by their names."""
+    name = job.cluster.accelerator.name
+    first = name.split()[0].split("-")[0].lower()
+    if first in profile.device_name.lower().replace("-", " ").split() or name == profile.device_name:
+        return ()
+    return (
+        f"the profile was measured on {profile.device_name}, the job runs on {name}: its seconds are taken as they are",
+    )

@@ -1,0 +1,102 @@
+"""What to measure for a job, and why: every op and unit its projection asks for, by share of the step and doubt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Literal
+
+from windtunnel.cost.measured import MeasuredSource, measured_source
+from windtunnel.cost.profile import Key, Pass, Profile
+from windtunnel.cost.profile_keys import op_key, optimizer_key, unit_key
+from windtunnel.job.job import Job
+from windtunnel.measure.task import Task
+from windtunnel.measure.wanted import asked
+from windtunnel.ops.op import Attention, Gemm, GroupedGemm
+from windtunnel.ops.sizes import Sizes, sizes
+from windtunnel.projection.evidence import priced_ops
+from windtunnel.projection.project import project
+
+DOUBT = 0.25
+"""Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
+about that much round a fitted efficiency (docs/hybrid.md)."""
+UNIT_PASSES: tuple[Pass, ...] = ("forward", "backward", "grad_input", "grad_weight")
+Layers = Literal["blocks", "transformers"]
+UNIT_KERNELS: dict[Layers, str] = {
+    "blocks": "windtunnel.measure.torch.kernels:unit",
+    "transformers": "windtunnel.measure.torch.transformers_layers:layer",
+}
+"""Whose layers a unit is: our reference blocks, or those of a framework that is installed."""
+EMPTY = Profile(device=(), software=(), method=(), entries=())
+
+
+def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Layers = "blocks") -> tuple[Task, ...]:
+    """Tasks of a job, most valuable first: whole units, then what they consist of, and the optimizer.
+
+    A unit's seconds stand on itself; its ops only divide them, so their doubt counts once the unit is left out.
+    """
+    source = measured_source(job, known, beside=co_runners)
+    projection = project(job, source)
+    stage, order = projection.busiest_stage, projection.timeline.order
+    step = projection.step_time
+    units: dict[Sizes, float] = defaultdict(float)
+    ops: dict[Key, float] = defaultdict(float)
+    described = {}
+    for priced in priced_ops(job, source, order, stage):
+        units[sizes(job, priced.unit)] += priced.seconds / step
+        named = op_key(priced.op)
+        if named is not None and isinstance(priced.op, Gemm | GroupedGemm | Attention):
+            ops[named] += priced.seconds / step
+            described[named] = priced.op
+    found = [_unit_task(sized, share, known, co_runners, UNIT_KERNELS[layers]) for sized, share in units.items()]
+    found += [
+        Task(
+            keys=(named,),
+            kernel="windtunnel.measure.torch.kernels:op",
+            arguments=(described[named],),
+            label=f"{described[named].name} {named.phase} {_shape(named)}",
+            share=share,
+            uncertainty=_doubt(known, named) / 4,
+        )
+        for named, share in ops.items()
+    ]
+    found += _optimizer_tasks(job, source, known, projection.time.optimizer / step)
+    return tuple(sorted(found, key=lambda task: -task.value))
+
+
+def _unit_task(sized: Sizes, share: float, known: Profile, co_runners: int, kernel: str) -> Task:
+    passes = UNIT_PASSES[:2] if sized.kind == "embedding" else UNIT_PASSES
+    keys = tuple(unit_key(sized, phase, co_runners) for phase in passes)
+    return Task(
+        keys=keys,
+        kernel=kernel,
+        arguments=(sized, co_runners),
+        label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens",
+        share=share,
+        uncertainty=_doubt(known, keys[0]),
+    )
+
+
+def _optimizer_tasks(job: Job, source: MeasuredSource, known: Profile, share: float) -> list[Task]:
+    recorder = asked(job, source, source.fallback.placements)
+    return [
+        Task(
+            keys=(named,),
+            kernel="windtunnel.measure.torch.kernels:optimizer",
+            arguments=(named, count),
+            label=f"{named.op} over {count:,.0f} parameters",
+            share=share / len(recorder.optimizers),
+            uncertainty=_doubt(known, named),
+        )
+        for named, count in recorder.optimizers.items()
+        if named == optimizer_key(job, count)
+    ]
+
+
+def _doubt(known: Profile, named: Key) -> float:
+    """Relative uncertainty of an entry: its spread, its interpolation's error, or that of a formula."""
+    found = known.estimate(named)
+    return DOUBT if found is None else found.error
+
+
+def _shape(named: Key) -> str:
+    return " ".join(f"{name} {size:g}" for name, size in named.shape)

@@ -1,0 +1,46 @@
+"""A measuring session on a node of a cluster, through submitit."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from windtunnel.errors import Fault, MissingError
+from windtunnel.measure.harness import Bench, Result
+from windtunnel.measure.session import session
+from windtunnel.measure.task import Task
+
+MINUTES = 30
+"""Wall time asked of the queue where no budget says otherwise."""
+
+
+def submitted(
+    tasks: Sequence[Task], path: str, bench: Bench, budget: float | None = None, cluster: str | None = None
+) -> list[Result]:
+    """Run the session as one job of the queue and wait for it. ``cluster``: ``local`` runs it here, in a child.
+
+    Raises MissingError without submitit.
+    """
+    executor = _executor(cluster, path)
+    minutes = MINUTES if budget is None else max(1, round(budget / 60) + 5)
+    gpus = {"gpus_per_node": 1} if bench.device != "cpu" and cluster != "local" else {}
+    executor.update_parameters(timeout_min=minutes, **gpus)
+    job = executor.submit(_session, tuple(tasks), os.path.abspath(path), bench, budget)
+    results: list[Result] = job.result()
+    return results
+
+
+def _session(tasks: tuple[Task, ...], path: str, bench: Bench, budget: float | None) -> list[Result]:
+    return list(session(tasks, path, bench, budget))
+
+
+def _executor(cluster: str | None, path: str) -> Any:
+    try:
+        submitit = importlib.import_module("submitit")
+    except ModuleNotFoundError:
+        remedy = "pip install 'windtunnel[slurm]', or leave out --slurm"
+        raise MissingError(Fault("--slurm", "", "needs submitit, which is not installed", remedy)) from None
+    folder = os.path.join(os.path.dirname(os.path.abspath(path)), "slurm-logs")
+    return submitit.AutoExecutor(folder=folder, cluster=cluster)

@@ -1,0 +1,97 @@
+"""measure, profile and project --profile on the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from windtunnel.catalog.profiles import write_profile
+from windtunnel.cost.profile import Entry, Profile
+from windtunnel.measure.plan import tasks_of
+
+
+@pytest.fixture
+def profile_file(tmp_path, make_job):
+    """The most valuable unit of the small job, measured on an H100 at a second each."""
+    task = tasks_of(make_job())[0]
+    entries = tuple(Entry(key=key, seconds=1.0, low=0.9, high=1.1, repeats=5) for key in task.keys)
+    path = tmp_path / "profile.yaml"
+    write_profile(path, Profile(device=(("name", "NVIDIA H100 80GB HBM3"),), software=(), method=(), entries=entries))
+    return str(path)
+
+
+JOB = (
+    "--model", "llama3.1-8b", "--accelerator", "h100-sxm-80gb", "--num-accelerators", "8", "--framework",
+    "megatron-core", "--date", "2025-06", "--micro-batch-size", "1", "--global-batch-size", "64", "--sequence-length",
+    "4096", "--strategy", "zero1", "--tp", "1", "--pp", "1",
+)  # fmt: skip
+
+
+def test_a_dry_run_lists_what_and_why(cli):
+    done = cli("measure", *JOB, "--dry-run", "--json")
+    assert done.code == 0
+    first = done.document[0]
+    assert first["label"].startswith("whole layer")
+    assert first["value"] == pytest.approx(first["share"] * first["uncertainty"])
+    assert "value" in cli("measure", *JOB, "--dry-run").out
+
+
+def test_a_projection_on_measured_seconds(cli, profile_file):
+    done = cli("project", *JOB, "--profile", profile_file, "--json")
+    assert done.code == 0
+    assert done.document["provenance"]["measured"] > 0.5
+    assert done.document["step_time"] > 100
+    assert not any("measured on" in warning for warning in done.document["warnings"])
+
+
+def test_both_op_by_op(cli, profile_file):
+    document = cli("project", *JOB, "--profile", profile_file, "--mode", "both", "--json").document
+    assert document["simulated"]["provenance"]["simulated"] == 1.0
+    assert {"op", "phase", "simulated", "measured", "evidence"} <= document["ops"][0].keys()
+    screen = cli("project", *JOB, "--profile", profile_file, "--mode", "both").out
+    assert "Evidence" in screen
+    assert "simulated alone" in screen
+
+
+def test_simulated_ignores_the_profile(cli, profile_file):
+    plain = cli("project", *JOB, "--json").document["step_time"]
+    assert (
+        cli("project", *JOB, "--profile", profile_file, "--mode", "simulated", "--json").document["step_time"] == plain
+    )
+
+
+def test_a_profile_of_another_device_is_flagged(cli, profile_file):
+    other = [word.replace("h100-sxm-80gb", "mi300x") for word in JOB]
+    document = cli("project", *other, "--profile", profile_file, "--json").document
+    assert any("measured on NVIDIA H100" in warning for warning in document["warnings"])
+
+
+def test_what_cannot_be_combined_is_refused(cli, profile_file):
+    assert cli("project", *JOB, "--profile", profile_file, "--explain").code == 2
+    assert cli("project", *JOB, "--mode", "both").code == 2
+    assert cli("project", *JOB, "--profile", "nowhere.yaml").code == 2
+    assert cli("measure", "--suite", "grand").code == 2
+    assert cli("measure", *JOB, "--budget", "soon").code == 2
+
+
+def test_profiles_compared_and_merged(cli, profile_file, tmp_path):
+    out = str(tmp_path / "merged.yaml")
+    assert cli("profile", "merge", profile_file, profile_file, "--out", out, "--json").document["entries"] > 1
+    changes = cli("profile", "diff", profile_file, out, "--json").document
+    assert all(change["ratio"] == 1.0 for change in changes)
+    assert "entries in both" in cli("profile", "diff", profile_file, out).out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch.nn") is not None, reason="torch is here")
+def test_measuring_without_torch_names_the_remedy(cli, tmp_path):
+    done = cli("measure", "--suite", "smoke", "--out", str(tmp_path / "p.yaml"))
+    assert done.code == 2
+    assert "windtunnel[measure]" in done.err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="submitit is here")
+def test_slurm_without_submitit_names_the_remedy(cli, tmp_path):
+    done = cli("measure", "--suite", "smoke", "--slurm", "--out", str(tmp_path / "p.yaml"))
+    assert done.code == 2
+    assert "windtunnel[slurm]" in done.err

@@ -1,0 +1,121 @@
+"""Measuring for real on this CPU: the command, the network, the queue; few and small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch.nn")  # a folder of tests named torch would pass for the package itself
+torch = pytest.importorskip("torch")
+
+from windtunnel.catalog.jobs import job_from_mapping  # noqa: E402
+from windtunnel.catalog.profiles import read_profile, write_profile  # noqa: E402
+from windtunnel.cli.app import run  # noqa: E402
+from windtunnel.cost.anchor import anchored  # noqa: E402
+from windtunnel.cost.profile_keys import unit_key  # noqa: E402
+from windtunnel.measure.harness import Bench  # noqa: E402
+from windtunnel.measure.network import measure_network  # noqa: E402
+from windtunnel.measure.session import environment  # noqa: E402
+from windtunnel.measure.suite import suite  # noqa: E402
+from windtunnel.measure.torch.groups import TensorParallel  # noqa: E402
+from windtunnel.measure.worker import Effort  # noqa: E402
+from windtunnel.ops.chunk import units  # noqa: E402
+from windtunnel.ops.sizes import sizes  # noqa: E402
+
+JOB: dict[str, Any] = {
+    "model": {
+        "name": "small",
+        "num_layers": 2,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 128,
+        "vocab_size": 256,
+    },
+    "cluster": {"accelerator": "h100-sxm-80gb", "num_accelerators": 2},
+    "software": {"framework": "pytorch-fsdp", "date": "2026-06"},
+    "plan": {
+        "batch": {"micro_batch_size": 1, "global_batch_size": 2, "sequence_length": 64},
+        "sharding": {"strategy": "ddp"},
+        "precision": {"compute": "fp32"},
+    },
+}
+
+
+def test_measure_then_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, out = tmp_path / "job.json", str(tmp_path / "p.yaml")
+    job.write_text(json.dumps(JOB))
+    arguments = ("measure", str(job), "--threads", "1", "--out", out, "--budget", "60 s", "--json")
+    assert run(arguments) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["measured"] >= 4  # the whole layer at least, however busy the machine
+    assert not first["warnings"]
+    assert run(("project", str(job), "--profile", out, "--json")) == 0
+    shares = json.loads(capsys.readouterr().out)["provenance"]
+    assert shares["measured"] > 0.4
+    text = Path(out).read_text()
+    assert str(tmp_path) not in text
+    assert run(arguments) == 0  # taken up where it was left
+    assert len({entry.key for entry in read_profile(out).entries}) == len(read_profile(out).entries)
+
+
+def test_collectives_over_two_ranks(tmp_path: Path) -> None:
+    job, path = job_from_mapping(JOB), str(tmp_path / "p.yaml")
+    write_profile(path, environment(Bench()))
+    results = measure_network(job, path, 2, "cpu")
+    assert not [result.warning for result in results if result.warning]
+    profile = read_profile(path)
+    assert len(profile.entries) == len(results) > 15
+    fits = {(fit.op, fit.ranks) for fit in anchored(job, profile).cluster.scale_up.fits}
+    assert {("all_gather", 2), ("all_reduce", 2), ("reduce_scatter", 2), ("all_to_all", 2)} <= fits
+
+
+def test_a_session_through_the_queue(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    from windtunnel.measure.slurm import submitted
+
+    bench = Bench(threads=1, effort=Effort(warm_up=0.1, sampling=0.1))
+    path = str(tmp_path / "p.yaml")
+    results = submitted(suite("smoke")[:4], path, bench, cluster="local")
+    assert len(results) == len(read_profile(path).entries) == 4
+
+
+def _borders(rank: int, folder: str, sequence: bool) -> None:
+    dist = torch.distributed
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    regions = TensorParallel(sequence=sequence)
+    x = torch.arange(2 * 4 * 3, dtype=torch.float32).view(2, 4, 3)
+    mine = (x[:, 2 * rank : 2 * rank + 2] if sequence else x).clone().requires_grad_()
+    entered = regions.enter(mine)
+    left = regions.leave(entered * (rank + 1))
+    left.sum().backward()
+    torch.save((entered.detach(), left.detach(), mine.grad), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_borders_of_a_tensor_parallel_region(tmp_path: Path, sequence: bool) -> None:
+    torch.multiprocessing.spawn(_borders, args=(str(tmp_path), sequence), nprocs=2)
+    x = torch.arange(2 * 4 * 3, dtype=torch.float32).view(2, 4, 3)
+    for rank in (0, 1):
+        entered, left, gradient = torch.load(tmp_path / f"{rank}.pt")
+        share = slice(2 * rank, 2 * rank + 2) if sequence else slice(None)
+        torch.testing.assert_close(entered, x)
+        torch.testing.assert_close(left, 3 * x[:, share])
+        torch.testing.assert_close(gradient, torch.full_like(gradient, 3.0))
+
+
+def test_layers_of_transformers() -> None:
+    pytest.importorskip("transformers")
+    from windtunnel.measure.torch.transformers_layers import covers, layer
+
+    job = job_from_mapping(JOB)
+    unit = next(unit for unit, _ in units(job, job.plan.pipeline.layout[0]) if unit.kind == "layer")
+    sized = sizes(job, unit)
+    assert covers(sized)
+    seconds = layer("cpu", sized).run()
+    assert set(seconds) == {unit_key(sized, phase) for phase in ("forward", "backward", "grad_input", "grad_weight")}
+    assert all(value > 0 for value in seconds.values())
