@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from proposer_conformance import Failing, conforms, ran, study_of, told
 
+from windtunnel.catalog.jobs import load_job
+from windtunnel.errors import FormatError
 from windtunnel.job import Job
 from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
@@ -22,23 +24,18 @@ from windtunnel.search.trial import Proposal, Trial
 
 BASE: dict[str, Any] = {
     "model": "llama3.1-8b",
-    "cluster.num_accelerators": 16,
-    "plan.batch": {"micro_batch_size": 1, "global_batch_size": 64, "sequence_length": 4096},
+    "cluster": {"accelerator": "h100-sxm-80gb", "num_accelerators": 16},
+    "software": {"framework": "megatron-core", "date": "2025-06"},
+    "plan": {"batch": {"micro_batch_size": 1, "global_batch_size": 64, "sequence_length": 4096}},
 }
-MOE: dict[str, Any] = {**BASE, "model": "qwen3-30b-a3b", "cluster.accelerator": "h200-sxm-141gb"}
+PLACES = {"dense": {}, "moe": {"model": "qwen3-30b-a3b", "cluster.accelerator": "h200-sxm-141gb"}}
 Vary = Callable[[Mapping[str, Any]], Job]
 
 
-@pytest.fixture(scope="module", params=["dense", "moe"])
+@pytest.fixture(scope="module", params=PLACES)
 def place(request: Any) -> tuple[Job, Vary]:
-    from conftest import DENSE, merged
-
-    from windtunnel.catalog.jobs import load_job
-
-    mapping = merged(DENSE, BASE if request.param == "dense" else MOE)
-
     def vary(changes: Mapping[str, Any]) -> Job:
-        return load_job(mapping, set=dict(changes), repairs=False)
+        return load_job(BASE, set={**PLACES[request.param], **changes}, repairs=False)
 
     return vary({}), vary
 
@@ -211,7 +208,5 @@ def test_weights_order_recomputation() -> None:
 
 @pytest.mark.parametrize("names", [["cost"], ["time_to_train"], ["speed"], [], ["throughput"] * 2])
 def test_an_objective_that_cannot_be_had_is_an_error(place: Any, names: list[str]) -> None:
-    from windtunnel.errors import FormatError
-
     with pytest.raises(FormatError, match="--objective"):
         goal(names, place[0])
