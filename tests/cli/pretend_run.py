@@ -11,7 +11,7 @@ import time
 from windtunnel import load_job, project
 
 
-def main(job_file: str, result: str, way: str) -> int:  # noqa: PLR0911
+def main(job_file: str, result: str, way: str) -> int:
     answer = project(load_job(job_file))
     seconds, peak = answer.step_time, answer.memory.peak.device
     time.sleep(max(0.0, 1.2 * seconds))

@@ -69,14 +69,15 @@ def tune(
         from windtunnel.cli.studies import studied
 
         done = studied(asked, base, axes, aim, tuning, clock, top=search.top, quiet=output.quiet)
-        document = _answer(search, done.progress, done)
+        document = _answer(search, done.progress, done, _traded(search, done.progress, ()))
         if tuning.plot:
             from windtunnel.catalog.writing import write_whole
             from windtunnel.report.search_plot import search_svg
 
             write_whole(tuning.plot, [search_svg(done.study.trials)])
     else:
-        document = _answer(search, _every_plan(search), None)
+        progress, bests = _every_plan(search)
+        document = _answer(search, progress, None, _traded(search, progress, bests))
     print_json(document) if output.json else print_screen(_screen(document), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1
@@ -112,12 +113,29 @@ def _screen(document: Mapping[str, Any]) -> RenderableType:
     return Group(answer_text(document), study_text(document))
 
 
-def _answer(search: _Search, progress: Progress, done: Studied | None) -> dict[str, Any]:
+def _traded(search: _Search, progress: Progress, bests: Sequence[Plan]) -> list[Plan]:
+    """Plans that may be on the front of the objectives: the best of each slice, and where memory counts, what trades it
+    against time, timed exactly."""
+    from windtunnel.projection.project import project
+    from windtunnel.search.exhaustive import Plan, pareto
+
+    names = {objective.name for objective in search.aim.objectives}
+    if len(names) == 1:
+        return []
+    found = [*bests, *progress.found]
+    for _, peak, changes in pareto(progress) if "memory" in names else ():
+        seconds = project(search.asked.vary(changes)).step_time
+        found.append(Plan(changes=changes, step_time=seconds, peak_device=peak))
+    return found
+
+
+def _answer(search: _Search, progress: Progress, done: Studied | None, candidates: Sequence[Plan]) -> dict[str, Any]:
     """The document of an answer, or of why there is none."""
     from windtunnel.projection.project import project
     from windtunnel.report.study import study_document
     from windtunnel.report.tune import answer_document
     from windtunnel.search.answer import attribution, changed, sensitivity
+    from windtunnel.search.close_call import CLOSE, close_call, shape
     from windtunnel.search.minimum import infeasible, minimum_accelerators
 
     asked, base, clock = search.asked, search.base, search.clock
@@ -130,21 +148,33 @@ def _answer(search: _Search, progress: Progress, done: Studied | None) -> dict[s
         return document | study_document(search.aim, progress, search.job_of, baseline, None, done)
     changes = progress.best.changes
     best = project(asked.load(changes))
+    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary)
+    near = [plan for plan in progress.found[1:] if plan.step_time <= (1 + CLOSE) * progress.best.step_time]
     document = answer_document(
         baseline,
         best,
         progress,
         seconds,
         steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary),
-        neighbours=() if interrupted else sensitivity(best, changes, search.axes, asked.vary),
+        neighbours=neighbours,
         accelerators=None if interrupted else minimum_accelerators(base, asked.vary, clock.over),
         interrupted=interrupted,
     )
-    return document | study_document(search.aim, progress, search.job_of, baseline, best, done)
+    return document | study_document(
+        search.aim,
+        progress,
+        search.job_of,
+        baseline,
+        best,
+        done,
+        candidates=candidates,
+        call=close_call(best, [project(search.job_of(plan)) for plan in near]),
+        basin=shape(neighbours),
+    )
 
 
-def _every_plan(search: _Search) -> Progress:
-    """The exhaustive search, slice by slice where the objective is not the step time alone."""
+def _every_plan(search: _Search) -> tuple[Progress, list[Plan]]:
+    """The exhaustive search, slice by slice where the objective is not the step time alone; and each slice's best."""
     from windtunnel.search.examine import Examiner
     from windtunnel.search.exhaustive import Progress
     from windtunnel.search.slices import merge, slices
@@ -153,18 +183,21 @@ def _every_plan(search: _Search) -> Progress:
         remedy = "use --proposer seed,local, or see the front of a search for throughput"
         raise FormatError(Fault("--objective", "memory", "has no bound that an exhaustive search could use", remedy))
     parts = list(slices(search.axes))
-    total, ended = Progress(), []
+    single = [objective.name for objective in search.aim.objectives] == ["accelerators"]
+    total, ended = Progress(), list[bool]()
+    bests: list[Plan] = []
     for part in parts:
         one = Progress()
         _run(Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top), one, search)
         if len(parts) == 1 and search.aim.target is None:
-            return one
+            return one, []
+        bests += one.found[:1]
         merge(total, one, search.top, search.aim, search.job_of)
         ended.append(one.certified)
-        if search.clock.over() or (total.best is not None and search.aim.objectives[0].name == "accelerators"):
+        if search.clock.over() or (total.best is not None and single):
             break
     total.certified = all(ended) and not search.clock.over()
-    return total
+    return total, bests
 
 
 def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:

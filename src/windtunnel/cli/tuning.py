@@ -47,7 +47,7 @@ class Tuning:
     @property
     def is_study(self) -> bool:
         """Whether single plans are tried, rather than all of them scored."""
-        return self.names != ["exhaustive"] or self.run is not None or self.study is not None
+        return self.names != ["exhaustive"] or self.run is not None or self.study is not None or self.resume
 
 
 DEFAULT = Tuning()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from math import isfinite
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from windtunnel.job.job import Job
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import shown
 from windtunnel.report.tables import table
+from windtunnel.search.close_call import CloseCall
 from windtunnel.search.exhaustive import Plan, Progress
 from windtunnel.search.objective import Goal, front
 from windtunnel.search.study import Study
@@ -39,30 +41,39 @@ def study_document(
     baseline: Projection,
     best: Projection | None,
     done: Ended | None,
+    *,
+    candidates: Sequence[Plan] = (),
+    call: CloseCall | None = None,
+    basin: str | None = None,
 ) -> dict[str, Any]:
-    """The objectives of an answer, the front over them where there are several, and the study it came from."""
+    """The objectives of an answer, the front over them among ``candidates``, and the study it came from."""
     names = [objective.name for objective in goal.objectives]
-    plans = [(plan, goal.values(job_of(plan), plan.step_time, plan.peak_device)) for plan in progress.found]
+    first = [goal.values(job_of(plan), plan.step_time, plan.peak_device) for plan in progress.found[:1]]
+    plans = [(plan, goal.values(job_of(plan), plan.step_time, plan.peak_device)) for plan in candidates]
     traded = front(plans, lambda pair: pair[1]) if len(names) > 1 else []
     found: dict[str, Any] = {
         "objective": {
             "names": names,
             "units": [objective.unit for objective in goal.objectives],
-            "best": _values(plans[0][1]) if plans else None,
+            "best": _values(first[0]) if first else None,
             "baseline": _values(goal.values(baseline.job, baseline.step_time, baseline.memory.peak.device)),
             "front": [{"plan": plan.changes, "values": _values(values)} for plan, values in traded],
             "goodput": None if best is None or best.run is None else best.run.goodput,
             "checkpoint_interval": None if best is None or best.run is None else best.run.checkpoint_interval,
         },
+        "close_call": None if call is None else asdict(call),
+        "basin": basin,
         "study": None,
     }
     if done is None:
         return found
     study = done.study
-    first = next((trial for trial in study.trials if not trial.changes and trial.values), None)
+    baseline_trial = next((trial for trial in study.trials if not trial.changes and trial.values), None)
     gain = {}
-    if first is not None and first.outcome.step_time and study.best is not None and study.best.outcome.step_time:
-        gain = {"gain": first.outcome.step_time / study.best.outcome.step_time - 1}
+    before = None if baseline_trial is None else baseline_trial.outcome.step_time
+    after = None if study.best is None else study.best.outcome.step_time
+    if before and after:
+        gain = {"gain": before / after - 1}
     found["study"] = {
         "ending": done.ending,
         "trials": len(study.trials),
@@ -118,6 +129,15 @@ def study_text(document: Mapping[str, Any]) -> RenderableType:
     if len(objective["front"]) > 1:
         rows = [[*map(_number, item["values"]), _spelled(item["plan"])[:60]] for item in objective["front"]]
         lines.append(table([*objective["names"], "front"], rows, left=len(objective["names"]) + 1))
+    if document["basin"] is not None:
+        shape = {"broad": "most plans one step away are within 2 %", "sharp": "most plans one step away are worse"}
+        lines.append(Text(f"{document['basin']} optimum: {shape[document['basin']]}"))
+    if document["close_call"] is not None:
+        call = document["close_call"]
+        differ = (
+            f"{call['plans']} of the runners-up are within 2 %; they differ by up to {human_seconds(call['seconds'])}"
+        )
+        lines.append(Text(f"{differ} in {call['term']}: {call['measurement']} would settle it"))
     if study is not None:
         statuses = ", ".join(f"{count} {status}" for status, count in sorted(study["statuses"].items()))
         lines.append(
