@@ -30,7 +30,7 @@ Move = tuple[Changes, str]
 """A plan and why it is worth a trial."""
 Try = Generator[Sequence[Proposal], Sequence[Trial], list[Trial]]
 
-BLOCKS = 4
+BLOCKS = 6
 """Numbers of whole layers per chunk that stand for all of them."""
 FORWARD = 1 / 3
 """Share of a step without recomputation that is forward: a backward is two."""
@@ -38,11 +38,12 @@ HOST = 0.04
 """Guess of what a move to the host costs. Like all prices here it decides what is tried first, nothing else."""
 
 
-def weight(value: Mapping[str, Any]) -> float:
-    """Guess of the share of a step that a recompute section executes again."""
+def weight(value: Mapping[str, Any], chunk_layers: float = 32) -> float:
+    """Guess of the share of a step that a recompute section executes again, for chunks of so many layers."""
     policy, size = str(value.get("policy")), value.get("num_layers")
     if policy == "block":
-        return FORWARD * (size or len(value.get("layers", ()))) / 32
+        count = chunk_layers if size is None else float(size)
+        return FORWARD * min(1.0, count / chunk_layers)
     if policy == "modules":
         return FORWARD * len(value.get("modules", ())) / 10
     return {"none": 0.0, "selective": FORWARD / 10, "per_op": FORWARD / 4}.get(policy, FORWARD)
@@ -63,10 +64,10 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
     return tuple(sorted(rungs, key=price))
 
 
-def price(rung: Mapping[str, Any]) -> float:
+def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
     """What a rung gives up, as a guess of the share of a step."""
     on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * float(rung.get(ACTIVATION_OFFLOAD, 0.0))
-    return weight(rung.get(RECOMPUTE, {"policy": "none"})) + HOST * float(on_host)
+    return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host)
 
 
 OVERLAPS = (GRAD_REDUCE, PARAM_GATHER, TP_COMM, CP_COMM, EP_COMM, P2P)
@@ -97,10 +98,17 @@ class Climbing(Stepwise):
         return {} if self.best is None else self.best.changes
 
     def rungs_of(self, changes: Changes) -> Sequence[Changes]:
-        """The rungs that mean something for a plan: pipelines keep their activations."""
-        if self.moves.value(changes, PP) > 1:
-            return [rung for rung in self.rungs if not rung.get(ACTIVATION_OFFLOAD)] or ({},)
-        return self.rungs or ({},)
+        """The rungs that mean something for a plan, cheapest first: pipelines keep their activations, and more layers
+        than a chunk has are all of them."""
+        pp, chunks = (int(self.moves.value(changes, path)) for path in (PP, VIRTUAL_STAGES))
+        layers = self.ground.job.model.num_layers / (pp * chunks)
+        able = [
+            rung
+            for rung in self.rungs
+            if not (pp > 1 and rung.get(ACTIVATION_OFFLOAD))
+            and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
+        ]
+        return sorted(able, key=lambda rung: price(rung, layers)) or [{}]
 
     def chunks(self, pp: int) -> Changes:
         """As many chunks per stage as divide the layers: they shrink the bubble, and their hops are overlapped."""

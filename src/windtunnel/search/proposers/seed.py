@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import inf
-from typing import Any
 
 from windtunnel.projection.choices import (
     ACTIVATION_OFFLOAD,
@@ -34,6 +32,8 @@ SWEEP = 2
 GRID_CALLS = 34
 LEVEL = 10
 """Plans of the grid on one rung."""
+MICROS = 2
+"""Micro-batches of the grid, the smallest."""
 AT_ONCE = 4
 """Plans of the grid between two looks at what is left to spend."""
 CALLS = 60
@@ -80,34 +80,48 @@ class Seed(Climbing):
     def _grid(self) -> Steps:
         """Degrees and micro-batches, rung by rung, on each those that split least.
 
-        What gives up more than a plan that fits and splits less is left out.
+        What gives up more than a plan that fits, splits no less on any axis and has no larger micro-batch is left out.
         """
-        points = list(self._points())
-        start, fewest = self.calls, inf
-        for rung in self.rungs or ({},):
-            room, fitting = LEVEL, fewest
-            left = [point for point in points if point[0] <= fewest and rung in self.rungs_of(point[1])]
+        points, fitting, start = list(self._points()), list[Split](), self.calls
+        for level in range(max(1, len(self.rungs))):
+            room, here = LEVEL, list[Split]()
+            left = [p for p in points if level < len(self.rungs_of(p[1])) and not _beaten(p[0], fitting)]
             while left and room > 0 and self.calls - start < GRID_CALLS:
                 some, left = left[:AT_ONCE], left[AT_ONCE:]
-                answers = yield from self.tried([({**changes, **rung}, reason) for _, changes, reason in some])
+                moves = [({**changes, **self.rungs_of(changes)[level]}, reason) for _, changes, reason in some]
+                answers = yield from self.tried(moves)
                 for point, answer in zip(some, answers, strict=False):
                     if answer.outcome.status not in FREE:
-                        room, fitting = room - 1, min(fitting, point[0])
+                        room -= 1
+                        here.append(point[0])
                     if answer.outcome.status != "infeasible":
                         points.remove(point)
-            fewest = fitting
+            fitting += here
 
-    def _points(self) -> Iterator[tuple[float, Changes, str]]:
+    def _points(self) -> Iterator[tuple[Split, Changes, str]]:
         paths = [path for path in (WORLD, *DEGREES, MICRO_BATCH) if len(self.moves.axis(path)) > 1]
-
-        def split(values: Sequence[Any]) -> tuple[float, ...]:
-            chosen = dict(zip(paths, values, strict=True))
-            tp, cp, pp, ep, micro = (chosen.get(path, 1) for path in (*DEGREES, MICRO_BATCH))
-            return tp * cp * pp, max(tp * cp / pp, pp / (tp * cp)), micro, -ep
-
-        for values in sorted(product(*(self.moves.axis(path) for path in paths)), key=split):
-            chosen = dict(zip(paths, values, strict=True))
+        axes = [self.moves.axis(path)[: MICROS if path == MICRO_BATCH else None] for path in paths]
+        named = [dict(zip(paths, values, strict=True)) for values in product(*axes)]
+        for chosen in sorted(named, key=lambda chosen: _order(_split(chosen))):
             changes = self.moves.moved({**self.at, **self.chunks(int(chosen.get(PP, 1)))}, chosen)
             if changes is not None:
                 words = " ".join(f"{path.rpartition('.')[2]} {value}" for path, value in chosen.items())
-                yield split(values)[0], changes, f"grid: {words}"
+                yield _split(chosen), changes, f"grid: {words}"
+
+
+Split = tuple[int, ...]
+"""tp, cp, pp, ep and micro-batch."""
+
+
+def _split(chosen: Changes) -> Split:
+    return tuple(int(chosen.get(path, 1)) for path in (*DEGREES, MICRO_BATCH))
+
+
+def _order(split: Split) -> tuple[float, ...]:
+    """Least split first; of those, what divides layers and stages evenly, small micro-batches, many expert ranks."""
+    tp, cp, pp, ep, micro = split
+    return tp * cp * pp, max(tp * cp / pp, pp / (tp * cp)), micro, -ep
+
+
+def _beaten(split: Split, others: Sequence[Split]) -> bool:
+    return any(all(a <= b for a, b in zip(o[:-1], split[:-1], strict=True)) and o[-1] >= split[-1] for o in others)
