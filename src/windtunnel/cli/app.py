@@ -27,6 +27,10 @@ VERBS = {
     "check": ("windtunnel.cli.check:check", "Legality: values, grids, broken rules, nearest repairs. Exit 1: illegal."),
     "fit": ("windtunnel.cli.fit:fit", "What makes it fit: ranked changes, priced; reads out-of-memory messages."),
     "tune": ("windtunnel.cli.tune:tune", "Every plan: the fastest that fits, and the proof. Exit 1: nothing fits."),
+    "study": (
+        "windtunnel.cli.study:study",
+        "What a study has tried: all trials, the best, or JSON lines.",
+    ),
     "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
     "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),

@@ -108,10 +108,13 @@ class Uncertainty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnswer:
+    """``checkpoint_interval`` in seconds is the one the goodput is of: given, or the Young–Daly optimum."""
+
     days: float | None = None
     goodput: float | None = None
     accelerator_hours: float | None = None
     cost: float | None = None
+    checkpoint_interval: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

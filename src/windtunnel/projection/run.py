@@ -21,20 +21,30 @@ def run_answer(job: Job, step_time: float) -> RunAnswer | None:
     hours = wall / 3600 * job.cluster.num_accelerators
     price = job.cluster.price
     return RunAnswer(
-        days=wall / DAY, goodput=share, accelerator_hours=hours, cost=None if price is None else hours * price
+        days=wall / DAY,
+        goodput=share,
+        accelerator_hours=hours,
+        cost=None if price is None else hours * price,
+        checkpoint_interval=checkpoint_interval(job),
     )
 
 
 def goodput(job: Job) -> float:
     """Share of wall time that advances training: after a failure half a checkpoint interval and the restart are lost.
 
-    Failures arrive with n / mtbf_per_accelerator; without an interval the optimal one of Young's first-order formula
-    is taken with the restart time as the cost of a checkpoint.
+    Failures arrive with n / mtbf_per_accelerator.
     """
     run = job.run
     if run.mtbf_per_accelerator is None:
         return 1.0
     between = run.mtbf_per_accelerator / job.cluster.num_accelerators
-    restart = run.restart_time or 0.0
-    interval = run.checkpoint_interval or sqrt(2 * between * restart)
-    return between / (between + restart + interval / 2)
+    return between / (between + (run.restart_time or 0.0) + (checkpoint_interval(job) or 0.0) / 2)
+
+
+def checkpoint_interval(job: Job) -> float | None:
+    """Seconds between checkpoints: the run's own, else Young's first-order optimum with the restart time as the cost of
+    a checkpoint (J. W. Young, CACM 17(9), 1974; J. T. Daly, FGCS 22, 2006); None where neither is known."""
+    run = job.run
+    if run.checkpoint_interval is not None or run.mtbf_per_accelerator is None:
+        return run.checkpoint_interval
+    return sqrt(2 * run.mtbf_per_accelerator / job.cluster.num_accelerators * (run.restart_time or 0.0))

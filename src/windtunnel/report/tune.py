@@ -95,6 +95,8 @@ def answer_text(document: Mapping[str, Any]) -> RenderableType:
 def _certificate(document: Mapping[str, Any]) -> str:
     if document["certificate"] == "exhaustive":
         return "certified: no plan of this space that fits is faster"
+    if document["study"] is not None and not document["interrupted"]:
+        return "not certified: plans were tried one by one; the exhaustive search looks at all of them"
     reason = "interrupted" if document["interrupted"] else "out of budget"
     return f"not certified: {reason} before the space was exhausted; this is the best so far"
 

@@ -152,7 +152,7 @@ class Examiner:
         return self._last[1]
 
     def _made(self, point: Changes) -> _Point:
-        written = self._written(point) if possible(self.job, point) else None
+        written = self.written(point) if possible(self.job, point) else None
         base = None if written is None else self._base(written)
         if written is None or base is None:
             return _Point(batch=None, written=point, enumerated=1)
@@ -186,7 +186,7 @@ class Examiner:
     def _least(self) -> Changes:
         return {path: value for path, value in LEAST.items() if path in self._inner}
 
-    def _written(self, point: Changes) -> Changes | None:
+    def written(self, point: Changes) -> Changes | None:
         """The point with its layout as text; None where balancing changes nothing."""
         if point.get(LAYOUT) not in (EVEN, BALANCED):
             return point

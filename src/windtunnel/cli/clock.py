@@ -1,0 +1,78 @@
+"""A budget of seconds, and signals that end a search and keep what it found."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from windtunnel.errors import Fault, FormatError
+
+
+class Clock:
+    """Seconds from now. Raises FormatError for a text that is no duration."""
+
+    def __init__(self, budget: str) -> None:
+        self._limit = seconds_of("--budget", budget)
+        self._start = time.perf_counter()
+        self.stopped = False
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._start
+
+    def over(self) -> bool:
+        return self.stopped or self.elapsed > self._limit
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual."""
+        previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def restore() -> None:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+        def stop(_signal: int, _frame: object) -> None:
+            self.stopped = True
+            restore()
+
+        for number in previous:
+            signal.signal(number, stop)
+        try:
+            yield
+        finally:
+            restore()
+
+
+def seconds_of(option: str, text: str) -> float:
+    """A duration such as ``60s`` or ``5 min``."""
+    from windtunnel.units import UnitError, parse
+
+    digits = len(text) - len(text.lstrip("0123456789."))
+    try:
+        return parse(f"{text[:digits]} {text[digits:].strip()}", "time")
+    except UnitError as error:
+        raise FormatError(Fault(option, text, error.rule, error.remedy)) from None
+
+
+class StatusLine:
+    """One line on a terminal, rewritten five times a second at most; nothing elsewhere."""
+
+    def __init__(self, clock: Clock, text: Callable[[], str], *, quiet: bool) -> None:
+        self._clock = clock
+        self._text = text
+        self._show = not quiet and sys.stderr.isatty()
+        self._shown = 0.0
+
+    def tick(self) -> None:
+        if self._show and self._clock.elapsed - self._shown > 0.2:
+            self._shown = self._clock.elapsed
+            sys.stderr.write(f"\r{self._text()[:100]}\x1b[K")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._show:
+            sys.stderr.write("\r\x1b[K")

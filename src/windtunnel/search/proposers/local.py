@@ -1,0 +1,134 @@
+"""Best improvement: every plan one move from the incumbent, then on from the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from windtunnel.projection.choices import ACTIVATION_OFFLOAD, OPTIMIZER_OFFLOAD, RECOMPUTE, Changes
+from windtunnel.search.moves import CP, EP, MICRO_BATCH, PP, TP, WORLD
+from windtunnel.search.proposers.base import Ground, Steps
+from windtunnel.search.proposers.ladder import Climbing, Move, weight
+from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
+from windtunnel.search.trial import Trial
+
+ORDERED = (TP, CP, PP, EP, MICRO_BATCH, VIRTUAL_STAGES, WORLD)
+"""Axes with neighbours; on others every value is one move away."""
+FREEING = (TP, CP, PP, EP, MICRO_BATCH, WORLD, VIRTUAL_STAGES, SCHEDULE, OPTIMIZER_OFFLOAD, ACTIVATION_OFFLOAD)
+"""Axes that change what fits: with their moves the plan gives up as little as it can."""
+STARTS = 6
+"""Other degrees it climbs from once nothing helps around the best plan."""
+
+
+class Local(Climbing):
+    """Starts from the best plan it was told of, or from the baseline.
+
+    Where several axes help on their own, their moves are also tried together before the best is taken. Without a
+    single move that helps, pairs are tried. At a summit every other combination of degrees and micro-batch is tried
+    once, and the best of those are climbed from in turn.
+    """
+
+    name = "local"
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        self.here: Trial | None = None
+
+    @property
+    def at(self) -> Changes:
+        return {} if self.here is None else self.here.changes
+
+    def steps(self) -> Steps:
+        if self.best is None:
+            yield from self.tried([({}, "the baseline")])
+        self.here = self.best
+        yield from self._climb()
+        others = yield from self.fitted(list(self._degrees()))
+        starts = {self._structure(trial): trial for trial in sorted(others, key=_rank, reverse=True) if trial.values}
+        for start in sorted(starts.values(), key=_rank)[:STARTS]:
+            self.here = start
+            yield from self._climb()
+
+    def _climb(self) -> Steps:
+        """Rounds of moves until none helps."""
+        rounds = 0
+        while True:
+            rounds += 1
+            before, tried = self.here, list[Trial]()
+            for path, moves in self._singles(rounds):
+                tried += yield from (self.fitted(moves, keep=(path,)) if path in FREEING else self.tried(moves))
+            tried += yield from self.tried(self._joined(before, tried, rounds))
+            if not self._moved_to(tried):
+                self._moved_to((yield from self.fitted(list(self._pairs(rounds)))))
+            if self.here is before:
+                return
+
+    def _moved_to(self, tried: Sequence[Trial]) -> bool:
+        """Go to the best of the plans where it beats the one it stands on; whether it did."""
+        best = min(tried, key=_rank, default=None)
+        better = best is not None and bool(best.values) and (self.here is None or best.rank < self.here.rank)
+        if better:
+            self.here = best
+        return better
+
+    def _structure(self, trial: Trial) -> tuple[Any, ...]:
+        return tuple(self.moves.value(trial.changes, path) for path in (TP, CP, PP, EP))
+
+    def _singles(self, rounds: int) -> Iterator[tuple[str, list[Move]]]:
+        at = self.at
+        for axis in self.moves.axes:
+            now = self.moves.value(at, axis.path)
+            made = [
+                (self.moves.moved(at, {axis.path: value}), f"round {rounds}: {axis.path} {value} instead of {now}")
+                for value in self._near(axis.path, axis.values, now)
+            ]
+            yield axis.path, [(changes, reason) for changes, reason in made if changes is not None]
+
+    def _near(self, path: str, values: Sequence[Any], now: Any) -> list[Any]:
+        """The values one move away: neighbours on ordered axes and on the ladder, else all others."""
+        ordered = sorted(values, key=weight) if path == RECOMPUTE else list(values)
+        if path not in (*ORDERED, RECOMPUTE) or now not in ordered:
+            return [value for value in ordered if value != now]
+        here = ordered.index(now)
+        return ordered[max(0, here - 1) : here] + ordered[here + 1 : here + 2]
+
+    def _joined(self, before: Trial | None, singles: Sequence[Trial], rounds: int) -> list[Move]:
+        """Every helpful move at once, the better one where two touch the same path."""
+        if before is None:
+            return []
+        at, changes = before.changes, dict[str, Any]()
+        helpful = sorted((trial for trial in singles if trial.rank < before.rank), key=lambda trial: trial.rank)
+        for trial in helpful:
+            made = _difference(at, trial.changes)
+            if not made.keys() & changes.keys():
+                changes |= made
+        together = self.moves.moved(at, changes) if len(helpful) > 1 else None
+        return [] if together is None else [(together, f"round {rounds}: every move that helped, together")]
+
+    def _pairs(self, rounds: int) -> Iterator[Move]:
+        for one, other in combinations(FREEING, 2):
+            near = [self._near(p, self.moves.axis(p), self.moves.value(self.at, p)) for p in (one, other)]
+            for a, b in product(*near):
+                changes = self.moves.moved(self.at, {one: a, other: b})
+                if changes is not None:
+                    yield changes, f"round {rounds}: {one} {a} with {other} {b}"
+
+    def _degrees(self) -> Iterator[Move]:
+        """The plan under all other degrees and micro-batches."""
+        paths = [path for path in (TP, CP, PP, EP, MICRO_BATCH) if len(self.moves.axis(path)) > 1]
+        for values in product(*(self.moves.axis(path) for path in paths)):
+            chosen = dict(zip(paths, values, strict=True))
+            changes = self.moves.moved({**self.at, **self.chunks(int(chosen.get(PP, 1)))}, chosen)
+            if changes is not None:
+                words = " ".join(f"{path.rpartition('.')[2]} {value}" for path, value in chosen.items())
+                yield changes, f"other degrees: {words}"
+
+
+def _rank(trial: Trial) -> tuple[float, float]:
+    return trial.rank
+
+
+def _difference(at: Mapping[str, Any], other: Mapping[str, Any]) -> Changes:
+    """What the other plan says differently; what it leaves to be derived is left alone."""
+    return {path: value for path, value in other.items() if at.get(path) != value}

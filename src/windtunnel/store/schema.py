@@ -1,0 +1,35 @@
+"""The tables of a study file."""
+
+from __future__ import annotations
+
+APPLICATION = 0x57544E4C
+"""``PRAGMA application_id`` of a study: WTNL."""
+VERSION = 1
+
+TABLES = """
+CREATE TABLE study (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE trial (
+    id INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    oracle TEXT NOT NULL,
+    called INTEGER NOT NULL,
+    proposer TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    changes TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    status TEXT NOT NULL,
+    step_time REAL,
+    peak_device REAL,
+    why TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    cost REAL NOT NULL,
+    objectives TEXT NOT NULL,
+    at REAL NOT NULL,
+    UNIQUE (oracle, key)
+);
+"""
+"""``key`` is one of the effective job: an oracle is asked about a plan once, whoever proposes it and however often.
+``called`` is 0 where the screen answered. JSON columns: changes and plan (as a job file has them), provenance,
+objectives. ``seconds`` of wall time, ``cost`` in accelerator-seconds, ``at`` in Unix seconds."""
