@@ -68,6 +68,8 @@ def test_nothing_fits(cli: Any, job_file: str) -> None:
         (("--vary", "plan.parallel.tpp=1,2"), "plan.parallel.tpp"),
         (("--vary", "plan.parallel.tp"), "plan.parallel.tp"),
         (("--space", "missing.yaml"), "missing.yaml"),
+        (("--vary", "cluster.accelerator=h100-sxm-80gb,h1000"), "h1000"),
+        (("--vary", "plan.parallel.tp=1,two"), "two"),
     ],
 )
 def test_bad_words_are_named(cli: Any, job_file: str, words: tuple[str, ...], named: str) -> None:

@@ -48,12 +48,13 @@ class Clock:
 
 
 def seconds_of(option: str, text: str) -> float:
-    """A duration such as ``60s`` or ``5 min``."""
+    """A duration such as ``60s``, ``5 min`` or ``10m``: minutes, as a budget is never metres."""
     from windtunnel.units import UnitError, parse
 
     digits = len(text) - len(text.lstrip("0123456789."))
+    unit = text[digits:].strip()
     try:
-        return parse(f"{text[:digits]} {text[digits:].strip()}", "time")
+        return parse(f"{text[:digits]} {'min' if unit == 'm' else unit}", "time")
     except UnitError as error:
         raise FormatError(Fault(option, text, error.rule, error.remedy)) from None
 

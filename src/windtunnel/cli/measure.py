@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from windtunnel.cli.clock import seconds_of
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, switch
 from windtunnel.errors import Fault, FormatError
@@ -67,9 +68,7 @@ def measure(
 
 
 def _seconds(budget: str | None) -> float | None:
-    from windtunnel.units import parse
-
-    return None if budget is None else parse(budget, "time")
+    return None if budget is None else seconds_of("--budget", budget)
 
 
 def _tasks(

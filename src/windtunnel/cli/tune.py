@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
 from windtunnel.cli.tuning import DEFAULT as NO_STUDY
 from windtunnel.cli.tuning import Tuning
 from windtunnel.cli.workers import Workers, processors
-from windtunnel.errors import Fault, FormatError
+from windtunnel.errors import Fault, FormatError, LegalityError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,6 +59,7 @@ def tune(
     asked = request(job, flags)
     base = asked.load()
     axes = _bounded(default_space(base), vary or (), space)
+    _check_values(asked, base, axes)
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
     aim = goal(tuning.objectives, base, target)
     if aim.objectives[0].name == "accelerators":
@@ -256,6 +258,25 @@ def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:
         values[path] = _values(path, parsed[path], axes)
     parse_overrides([f"{path}=0" for path in values])
     return axes.pinned(values)
+
+
+def _check_values(asked: Request, base: Job, axes: Space) -> None:
+    """Every value the user named can be read: a misspelt name is a fault, not an illegal plan.
+
+    Raises FormatError and MissingError; what is only illegal alone may be legal with other values.
+    """
+    from windtunnel.search.space import default_space
+
+    own = {axis.path: axis.values for axis in default_space(base).axes}
+    for axis in axes.axes:
+        for value in () if own.get(axis.path) == axis.values else axis.values:
+            if axis.path not in SPECIAL:
+                with suppress(LegalityError):
+                    asked.vary({axis.path: value})
+
+
+SPECIAL = ("plan.pipeline.layout", "plan.sharding.shard_size")
+"""Axes with words of their own, as ``balanced`` and ``divisors``."""
 
 
 def _values(path: str, value: object, axes: Space) -> Sequence[Any]:
