@@ -39,12 +39,6 @@ class Rows:
         )
 
 
-def as_rows(variants: Sequence[Variant]) -> Rows:
-    recomputes, recompute = _numbered([variant.recompute for variant in variants])
-    kernels, kernel = _numbered([variant.kernels for variant in variants])
-    return Rows(recomputes=recomputes, kernels=kernels, recompute=recompute, kernel=kernel)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
     """Choices, their switches as numbers, and which of them shard (``group``) and hold state (``state``) alike."""
