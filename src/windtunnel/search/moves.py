@@ -11,6 +11,7 @@ from windtunnel.job.recompute import spelled
 from windtunnel.projection.choices import (
     ACTIVATION_OFFLOAD,
     CP_COMM,
+    DISPATCHER,
     EP_COMM,
     P2P,
     PARAM_GATHER,
@@ -161,6 +162,7 @@ class Moves:
             TP_COMM: self.value(point, SEQUENCE_PARALLEL) is True,
             CP_COMM: self.value(point, CP) > 1,
             EP_COMM: self.value(point, EP) > 1,
+            DISPATCHER: self.value(point, EP) > 1,
             P2P: self.value(point, VIRTUAL_STAGES) > 1,
             PARAM_GATHER: self.value(point, SHARDING) != "ddp",
         }

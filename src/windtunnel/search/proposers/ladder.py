@@ -11,6 +11,7 @@ from typing import Any
 from windtunnel.projection.choices import (
     ACTIVATION_OFFLOAD,
     CP_COMM,
+    DISPATCHER,
     EP_COMM,
     GRAD_REDUCE,
     OPTIMIZER_OFFLOAD,
@@ -72,7 +73,7 @@ def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
 
 OVERLAPS = (GRAD_REDUCE, PARAM_GATHER, TP_COMM, CP_COMM, EP_COMM, P2P)
 """They hide what would be waited for: on, until a trial says otherwise. So is a sharded optimizer state, which sends
-no more than the all-reduce it replaces."""
+no more than the all-reduce it replaces, and a dispatcher that sends each token to a node once."""
 
 
 class Climbing(Stepwise):
@@ -88,7 +89,8 @@ class Climbing(Stepwise):
             [(SHARDING, "zero1")] if plain.value({}, SHARDING) == "ddp" and "zero1" in plain.axis(SHARDING) else []
         )
         overlaps = [(path, True) for path in OVERLAPS if True in plain.axis(path)]
-        self.moves = replace(plain, wishes=(*sharded, *overlaps))
+        fused = [(DISPATCHER, "deepep")] if "deepep" in plain.axis(DISPATCHER) else []
+        self.moves = replace(plain, wishes=(*sharded, *overlaps, *fused))
         self.rungs = ladder(self.moves)
         self.calls = 0
 

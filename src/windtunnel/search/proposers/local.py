@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from windtunnel.projection.choices import ACTIVATION_OFFLOAD, OPTIMIZER_OFFLOAD, RECOMPUTE, Changes
+from windtunnel.projection.choices import ACTIVATION_OFFLOAD, OPTIMIZER_OFFLOAD, RECOMPUTE, SHARDING, Changes
 from windtunnel.search.moves import CP, EP, MICRO_BATCH, PP, TP, WORLD
 from windtunnel.search.proposers.base import Ground, Steps
 from windtunnel.search.proposers.ladder import Climbing, Move, weight
@@ -15,7 +15,19 @@ from windtunnel.search.trial import Trial
 
 ORDERED = (TP, CP, PP, EP, MICRO_BATCH, VIRTUAL_STAGES, WORLD)
 """Axes with neighbours; on others every value is one move away."""
-FREEING = (TP, CP, PP, EP, MICRO_BATCH, WORLD, VIRTUAL_STAGES, SCHEDULE, OPTIMIZER_OFFLOAD, ACTIVATION_OFFLOAD)
+FREEING = (
+    TP,
+    CP,
+    PP,
+    EP,
+    MICRO_BATCH,
+    WORLD,
+    VIRTUAL_STAGES,
+    SCHEDULE,
+    OPTIMIZER_OFFLOAD,
+    ACTIVATION_OFFLOAD,
+    SHARDING,
+)
 """Axes that change what fits: with their moves the plan gives up as little as it can."""
 STARTS = 6
 """Other degrees it climbs from once nothing helps around the best plan."""

@@ -1,0 +1,244 @@
+"""Writes the tables of docs/studies.md: python docs/studies.py. Some minutes; every figure is seeded."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import exp, inf
+from pathlib import Path
+from statistics import NormalDist, median
+from time import perf_counter
+from typing import Any
+
+from windtunnel.catalog.dump import job_to_mapping
+from windtunnel.catalog.jobs import load_job
+from windtunnel.job.job import Job
+from windtunnel.projection.project import project
+from windtunnel.search.examine import Examiner
+from windtunnel.search.exhaustive import Exhaustive, Plan, Progress
+from windtunnel.search.moves import own_value
+from windtunnel.search.objective import goal
+from windtunnel.search.oracle import Projecting
+from windtunnel.search.proposers import PROPOSERS, Ground
+from windtunnel.search.proposers.exhaustive import Certified
+from windtunnel.search.screen import Candidate, Screen
+from windtunnel.search.space import EVEN, LAYOUT, default_space
+from windtunnel.search.study import Study
+from windtunnel.search.trial import FREE, Outcome
+from windtunnel.store.journal import InMemory
+
+ROOT = Path(__file__).resolve().parent
+PAGE = ROOT / "studies.md"
+CASE = str(ROOT.parent / "examples" / "mixtral-8x22b-32-mi355x.yaml")
+SPACES = [
+    ("llama3.1-8b", "h100-sxm-80gb", 8, 4096, 64, "megatron-core"),
+    ("llama3.1-8b", "h100-sxm-80gb", 16, 8192, 128, "megatron-core"),
+    ("llama3.1-8b", "a100-sxm-80gb", 32, 8192, 256, "torchtitan"),
+    ("llama3.1-8b", "h100-sxm-80gb", 64, 32768, 64, "megatron-core"),
+    ("llama2-13b", "a100-sxm-40gb", 32, 4096, 256, "megatron-core"),
+    ("llama3.1-70b", "h100-sxm-80gb", 64, 8192, 128, "megatron-core"),
+    ("llama3.1-70b", "h200-sxm-141gb", 64, 8192, 256, "torchtitan"),
+    ("llama3.1-70b", "b200-180gb", 32, 8192, 128, "megatron-core"),
+    ("qwen2.5-32b", "h100-sxm-80gb", 32, 8192, 128, "megatron-core"),
+    ("qwen2.5-14b", "h800-sxm-80gb", 16, 4096, 256, "deepspeed"),
+    ("qwen2.5-72b", "a100-sxm-80gb", 128, 4096, 512, "megatron-core"),
+    ("gpt3-175b", "a100-sxm-80gb", 128, 2048, 768, "megatron-core"),
+    ("megatron-22b", "a100-sxm-80gb", 32, 2048, 128, "nemo"),
+    ("mixtral-8x7b", "h100-sxm-80gb", 32, 8192, 256, "megatron-core"),
+    ("mixtral-8x22b", "mi355x", 32, 8192, 128, "primus"),
+    ("mixtral-8x22b", "h100-sxm-80gb", 128, 8192, 256, "megatron-core"),
+    ("qwen3-30b-a3b", "h100-sxm-80gb", 16, 4096, 128, "megatron-core"),
+    ("qwen3-30b-a3b", "h100-sxm-80gb", 32, 4096, 256, "torchtitan"),
+    ("deepseek-v2-lite", "h800-sxm-80gb", 32, 4096, 512, "megatron-core"),
+    ("llama3.1-70b", "mi300x", 64, 8192, 128, "primus"),
+]
+"""Model, accelerator, their number, tokens per sequence, sequences per step, framework; the job says nothing else."""
+CALLS = (12, 30, 60)
+WORLDS = 10
+SPREAD = 0.05
+"""Standard deviation of the logarithm of each hidden factor."""
+AXES = (
+    "plan.parallel.tp", "plan.parallel.pp", "plan.parallel.ep", "plan.pipeline.schedule",
+    "plan.pipeline.virtual_stages", "plan.batch.micro_batch_size", "plan.recompute", "plan.moe.dispatcher",
+    "plan.sharding.strategy", "plan.overlap.ep_comm", "plan.overlap.grad_reduce", "plan.overlap.param_gather",
+    "plan.overlap.p2p", "plan.offload.optimizer",
+)  # fmt: skip
+"""Axes that are distorted."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A job to tune."""
+
+    source: Any
+
+    def vary(self, changes: Mapping[str, Any]) -> Job:
+        return load_job(self.source, set=dict(changes), repairs=False)
+
+
+def place_of(space: tuple[Any, ...]) -> Place:
+    model, accelerator, number, tokens, sequences, framework = space
+    batch = {"micro_batch_size": 1, "global_batch_size": sequences, "sequence_length": tokens}
+    cluster = {"accelerator": accelerator, "num_accelerators": number}
+    software = {"framework": framework, "date": "2025-10"}
+    return Place({"model": model, "cluster": cluster, "software": software, "plan": {"batch": batch}})
+
+
+def certified(place: Place, top: int = 10) -> Progress:
+    job, progress = place.vary({}), Progress()
+    examiner = Examiner(job=job, space=default_space(job), vary=place.vary, top=top)
+    Exhaustive(examiner=examiner).run(progress, lambda: False, lambda: None)
+    return progress
+
+
+def studied(place: Place, names: str, calls: int, oracle: Any = None, plans: list[Plan] | None = None) -> list[float]:
+    """The best step time after each call; infinite before any plan ran."""
+    job = place.vary({})
+    space = default_space(job)
+    examiner, ground = Examiner(job=job, space=space, vary=place.vary), Ground(job=job, space=space)
+
+    def written(changes: Mapping[str, Any]) -> dict[str, Any]:
+        return examiner.written(dict(changes)) or examiner.written({**changes, LAYOUT: EVEN}) or dict(changes)
+
+    make: Callable[[str], Any] = lambda name: (  # noqa: E731
+        Certified(ground, lambda: plans or []) if name == "exhaustive" else PROPOSERS[name](ground)
+    )
+    study = Study(
+        proposers=[make(name) for name in names.split("+")],
+        oracle=oracle or Projecting(projected=project),
+        screen=Screen(vary=place.vary, write=written),
+        goal=goal(["throughput"], job),
+        journal=InMemory(job_to_mapping),
+        most_calls=calls,
+    )
+    study.run(lambda: False, lambda: None)
+    curve, best, seen = [], inf, set[str]()
+    for trial in study.trials:
+        if trial.outcome.status in FREE or repr(trial.changes) in seen:
+            continue
+        seen.add(repr(trial.changes))
+        best = min(best, trial.outcome.step_time or inf)
+        curve.append(best)
+    return curve[:calls] or [inf]
+
+
+def after(curve: list[float], calls: int) -> float:
+    return curve[min(calls, len(curve)) - 1]
+
+
+def one_space(index: int) -> list[str]:
+    space = SPACES[index]
+    place = place_of(space)
+    search = certified(place, top=1)
+    assert search.best is not None
+    seed, local = studied(place, "seed", 60), studied(place, "local", 300)
+    both, random = studied(place, "seed+local", 300), studied(place, "random", 60)
+    curves = ((seed, 60), (local, 300), (both, 300), (random, 60))
+    gaps = [_percent(after(curve, calls) / search.best.step_time - 1) for curve, calls in curves]
+    name = f"{space[0]}, {space[2]} {space[1]}, {space[5]}"
+    return [name, f"{search.legal:,}", *gaps, str(len(local))]
+
+
+class Cluster(Projecting):
+    """The projection with hidden factors: one per value of each axis, one for all memory; what exceeds it is oom."""
+
+    def __init__(self, world: int) -> None:
+        super().__init__(projected=project, name=f"world {world}")
+        self.world = world
+
+    def _normal(self, *about: object) -> float:
+        number = int.from_bytes(blake2b(repr((self.world, *about)).encode(), digest_size=6).digest())
+        return NormalDist().inv_cdf((number + 0.5) / 2**48)
+
+    def poll(self, number: int, *, wait: bool) -> Outcome | None:
+        candidate: Candidate | None = self._candidates.get(number)
+        found = super().poll(number, wait=wait)
+        if found is None or candidate is None or found.step_time is None or found.peak_device is None:
+            return found
+        peak = found.peak_device * exp(0.03 * self._normal("memory"))
+        if peak > candidate.job.cluster.accelerator.hbm_capacity:
+            return Outcome(status="oom", why="the hidden memory is larger")
+        hidden = sum(self._normal(path, own_value(candidate.job, path)) for path in AXES)
+        return Outcome(status="ok", step_time=found.step_time * exp(SPREAD * hidden), peak_device=peak)
+
+
+def one_world(world: int) -> dict[str, list[float]]:
+    """Step times after 12, 30, 60 calls by proposer, over the best that any of them ever found."""
+    place = Place(CASE)
+    plans = certified(place, top=60).found
+    names = ("seed", "local", "random", "seed+local", "exhaustive")
+    curves = {name: studied(place, name, 60, Cluster(world), plans) for name in names}
+    long = studied(place, "exhaustive+local", 250, Cluster(world), plans)[-1]
+    best = min(long, *(curve[-1] for curve in curves.values()))
+    return {name: [after(curve, calls) / best - 1 for calls in CALLS] for name, curve in curves.items()}
+
+
+def case_table(pool: ProcessPoolExecutor) -> list[str]:
+    del pool
+    place = Place(CASE)
+    baseline = project(place.vary({})).step_time
+    rows = []
+    for names, calls in (("seed", 60), ("seed+local", 300)):
+        start = perf_counter()
+        curve = studied(place, names, calls)
+        row = [f"`{names.replace('+', ',')}`", f"{len(curve)} calls", f"{curve[-1]:.3f} s"]
+        rows.append([*row, f"{baseline / curve[-1] - 1:+.1%}", f"{perf_counter() - start:.0f} s"])
+    start = perf_counter()
+    search = certified(place)
+    assert search.best is not None
+    row = [
+        "`exhaustive`",
+        f"{search.evaluated:,} scored, {search.exactly_timed:,} timed",
+        f"{search.best.step_time:.3f} s",
+    ]
+    rows.append([*row, f"{baseline / search.best.step_time - 1:+.1%}", f"{perf_counter() - start:.0f} s, certified"])
+    return _table(["proposer", "looked at", "best step", "gain over the baseline", "one core"], rows)
+
+
+def space_table(pool: ProcessPoolExecutor) -> list[str]:
+    rows = list(pool.map(one_space, range(len(SPACES))))
+    columns = range(2, 6)
+    within = [f"{sum(float(row[c].split()[0]) <= 1.0 for row in rows)} of {len(rows)}" for c in columns]
+    head = ["space", "legal plans", "seed, 60", "local, 300", "seed,local, 300", "random, 60",
+            "calls of local"]  # fmt: skip
+    return _table(head, [*rows, ["**within 1 %**", "", *within, ""]])
+
+
+def world_table(pool: ProcessPoolExecutor) -> list[str]:
+    worlds = list(pool.map(one_world, range(WORLDS)))
+    rows = []
+    for name in worlds[0]:
+        middle = [_percent(median(world[name][k] for world in worlds)) for k in range(len(CALLS))]
+        worst = _percent(max(world[name][-1] for world in worlds))
+        rows.append([f"`{name.replace('+', ',')}`", *middle, worst])
+    return _table(["proposer", *(f"{calls} calls" for calls in CALLS), "worst world, 60 calls"], rows)
+
+
+def _percent(share: float) -> str:
+    return "none ran" if share == inf else f"{100 * share + 0.0:.1f} %".replace("-0.0", "0.0")
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+TABLES = {"case": case_table, "worlds": world_table, "spaces": space_table}
+
+
+def main(names: list[str]) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        for name in names or TABLES:
+            table = "\n".join(TABLES[name](pool))
+            pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
+            page = re.sub(pattern, lambda found, t=table: f"{found[1]}{t}\n{found[2]}", PAGE.read_text(), flags=re.S)
+            PAGE.write_text(page)
+            sys.stderr.write(f"{name}: done\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
