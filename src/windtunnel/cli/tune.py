@@ -107,12 +107,10 @@ class _Search:
 
 
 def _screen(document: Mapping[str, Any]) -> RenderableType:
-    from rich.console import Group
-
     from windtunnel.report.study import study_text
     from windtunnel.report.tune import answer_text
 
-    return Group(answer_text(document), study_text(document))
+    return answer_text(document, study_text(document))
 
 
 def _traded(search: _Search, progress: Progress, bests: Sequence[Plan]) -> list[Plan]:

@@ -115,7 +115,7 @@ def _values(values: Iterable[float]) -> list[float | None]:
     return [value if isfinite(value) else None for value in values]
 
 
-def study_text(document: Mapping[str, Any]) -> RenderableType:
+def study_text(document: Mapping[str, Any]) -> list[RenderableType]:
     """Objectives and study of an answer, where they say more than the search does."""
     objective, study = document["objective"], document["study"]
     lines: list[RenderableType] = []
@@ -148,7 +148,7 @@ def study_text(document: Mapping[str, Any]) -> RenderableType:
             lines.append(Text(f"found by {best['proposer']} in trial {best['number']}: {best['reason']}"))
         if study["margin"]:
             lines.append(Text(f"runs raised the memory margin to {study['margin']:.3f} times the projection"))
-    return Group(*lines)
+    return lines
 
 
 def rows_text(facts: Mapping[str, Any], rows: Sequence[Row]) -> RenderableType:

@@ -74,19 +74,23 @@ def answer_document(
     }
 
 
-def answer_text(document: Mapping[str, Any]) -> RenderableType:
-    """One screen: the winner against the baseline, where the gain comes from, the runners-up, how sure it is."""
+def answer_text(document: Mapping[str, Any], more: Sequence[RenderableType] = ()) -> RenderableType:
+    """One screen: the winner against the baseline, where the gain comes from, the runners-up, how sure it is.
+
+    ``more`` comes before the last lines.
+    """
     counts = Text(
         f"{document['enumerated']:,} plans, {document['legal']:,} legal, {document['evaluated']:,} fit and scored, "
         f"{document['exactly_timed']:,} timed exactly, {document['seconds']:.1f} s"
     )
     if document["best"] is None:
-        return Group(*_lacking(document), counts)
+        return Group(*_lacking(document), *more, counts)
     return Group(
         _headline(document),
         *_steps(document),
         _top(document),
         *_sharpness(document),
+        *more,
         counts,
         Text(_certificate(document), style="green" if document["certificate"] == "exhaustive" else "yellow"),
     )
