@@ -129,3 +129,13 @@ def test_a_front_trades_cost_against_time(cli: Any, job_file: str) -> None:
     assert [item["values"][1] for item in lean] == sorted((item["values"][1] for item in lean), reverse=True)
     studied = cli("tune", job_file, *NARROW, *RUN, *worlds, "--proposer", "seed", "--json").document
     assert studied["objective"]["names"] == ["time_to_train", "cost", "accelerators"]
+
+
+def test_more_memory_never_costs_throughput(cli: Any, job_file: str) -> None:
+    done = cli("tune", job_file, *NARROW, "--what-if", "--json")
+    more_memory, more_accelerators = done.document["buys"]
+    assert more_memory["cluster"].keys() == {"cluster.hbm_capacity"}
+    assert more_memory["gain"] > -0.01
+    assert more_accelerators["cluster"] == {"cluster.num_accelerators": 16}
+    assert more_accelerators["step_time"] < done.document["best"]["step_time"]
+    assert "at least" in cli("tune", job_file, *NARROW, "--what-if").out

@@ -17,7 +17,7 @@ NARROW = ("--vary", "plan.parallel.tp=1,2,4", "--vary", "plan.parallel.pp=1,2")
 KEYS = {
     "best", "baseline", "gain", "certificate", "top", "enumerated", "legal", "pruned", "evaluated", "exactly_timed",
     "seconds", "plans_per_second", "attribution", "pareto", "sensitivity", "minimum_accelerators", "infeasible",
-    "interrupted", "objective", "study", "close_call", "basin",
+    "interrupted", "objective", "study", "close_call", "basin", "buys",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +80,7 @@ def tune(
     else:
         progress, bests = _every_plan(search)
         document = _answer(search, progress, None, _traded(search, progress, bests))
+    document["buys"] = _buys(search, document["best"]) if tuning.what_if and document["best"] else None
     print_json(document) if output.json else print_screen(_screen(document), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1
@@ -88,6 +89,18 @@ def tune(
 
         write_job(out, document["best"]["job"])
     return INTERRUPTED if clock.stopped else 0
+
+
+def _buys(search: _Search, best: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a larger cluster would buy over the best plan."""
+    from windtunnel.catalog.dump import job_to_mapping
+    from windtunnel.catalog.jobs import load_job
+    from windtunnel.projection.project import project
+    from windtunnel.search.buys import buys
+    from windtunnel.store.journal import InMemory
+
+    found = buys(project(load_job(best["job"])), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
+    return [asdict(item) for item in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

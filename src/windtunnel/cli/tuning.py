@@ -34,6 +34,7 @@ class Tuning:
     workers: Annotated[int, Parameter(help="Runs at once.")] = 1
     study: Annotated[str | None, Parameter(metavar="FILE", help="Keep every trial in a study.")] = None
     resume: Annotated[bool, switch("Go on with a study that exists.")] = False
+    what_if: Annotated[bool, switch("Also what more memory and more accelerators would buy.")] = False
     plot: Annotated[str | None, Parameter(metavar="FILE", help="Draw the search: .svg.")] = None
 
     @property

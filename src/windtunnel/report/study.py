@@ -13,7 +13,7 @@ from rich.text import Text
 
 from windtunnel.job.job import Job
 from windtunnel.projection.result import Projection
-from windtunnel.report.figures import shown
+from windtunnel.report.figures import shown, signed_percent
 from windtunnel.report.tables import table
 from windtunnel.search.close_call import CloseCall
 from windtunnel.search.exhaustive import Plan, Progress
@@ -138,6 +138,9 @@ def study_text(document: Mapping[str, Any]) -> list[RenderableType]:
             f"{call['plans']} of the runners-up are within 2 %; they differ by up to {human_seconds(call['seconds'])}"
         )
         lines.append(Text(f"{differ} in {call['term']}: {call['measurement']} would settle it"))
+    for item in document.get("buys") or ():
+        gain = f"{signed_percent(item['gain'])} throughput each, {human_seconds(item['step_time'])} a step, at least"
+        lines.append(Text(f"with {_spelled(item['cluster'])}: {gain}"))
     if study is not None:
         statuses = ", ".join(f"{count} {status}" for status, count in sorted(study["statuses"].items()))
         lines.append(
