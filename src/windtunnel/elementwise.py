@@ -7,6 +7,9 @@ from typing import Any
 Number = Any
 """A float, or a numpy array that broadcasts with the other arguments."""
 
+TINY = 1e-30
+"""Less than any number of seconds or bytes: divided by at least this, a share of nothing is 0."""
+
 
 def maximum(a: Number, b: Number) -> Number:
     return (a + b + abs(a - b)) / 2

@@ -142,6 +142,35 @@ def _may_run(vary: Callable[[Mapping[str, Any]], Job], changes: Mapping[str, Any
     return True
 
 
+def test_a_named_axis_is_looked_at_wherever_it_is_legal(make_job: MakeJob) -> None:
+    """Activation offload beside a pipeline: a warning before 2026, so the certificate covers it, words included."""
+    base = {**SMALL, "plan.parallel": {"tp": 1, "pp": 2}, "software.date": "2025-10"}
+    job, vary = make_job(base), varying(make_job, base)
+    space = Space((Axis("plan.parallel.pp", (1, 2)), Axis("plan.offload.activations", ("none", 0.5, "full"))))
+    progress = Progress()
+    Exhaustive(examiner=Examiner(job=job, space=space, vary=vary)).run(progress, never, nothing)
+    assert progress.legal == sum(
+        _may_run(vary, {"plan.parallel.pp": pp, "plan.offload.activations": share})
+        for pp in (1, 2)
+        for share in ("none", 0.5, "full")
+    )
+    assert progress.best is not None
+    assert progress.best.step_time == pytest.approx(brute_force(space, vary), rel=1e-9)
+
+
+def test_rules_that_look_at_a_grid_axis_are_asked_for_each_of_its_values(make_job: MakeJob) -> None:
+    """torch FSDP2 in Megatron refuses what other implementations of sharding allow."""
+    job, vary = make_job(SMALL), varying(make_job, SMALL)
+    space = Space(
+        (Axis("plan.sharding.implementation", (None, "fsdp2")), Axis("plan.sharding.strategy", ("zero1", "fsdp")))
+    )
+    progress = Progress()
+    Exhaustive(examiner=Examiner(job=job, space=space, vary=vary)).run(progress, never, nothing)
+    plans = [{axis.path: value for axis, value in zip(space.axes, values, strict=True)}
+             for values in product(*(axis.values for axis in space.axes))]  # fmt: skip
+    assert progress.legal == sum(_may_run(vary, plan) for plan in plans) == 3
+
+
 @pytest.fixture(scope="module")
 def searched(make_job: MakeJob) -> tuple[Job, Space, Callable[[Mapping[str, Any]], Job], Progress]:
     job, vary = make_job(SMALL), varying(make_job, SMALL)

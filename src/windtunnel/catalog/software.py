@@ -68,7 +68,9 @@ def trait_sources(framework: str, date: str | None = None) -> Mapping[str, str]:
 @lru_cache(maxsize=256)
 def _profile(name: str, date: str, recipe: str) -> SoftwareProfile:
     defaults, traits = _overlaid(_read(name), date, recipe)
-    values: dict[str, Any] = {trait: cited.value for trait, cited in traits.items()}
+    values: dict[str, Any] = {
+        trait: tuple(cited.value) if isinstance(cited.value, list) else cited.value for trait, cited in traits.items()
+    }
     return SoftwareProfile(
         framework=name,  # type: ignore[arg-type]
         date=date,
@@ -170,6 +172,8 @@ def _is(value: object, hint: object) -> bool:
     """Whether a value is of the type of a trait; a float may be written as a whole number, never as a boolean."""
     if get_origin(hint) is Literal:
         return value in get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return type(value) is hint or (hint is float and type(value) is int)
 
 

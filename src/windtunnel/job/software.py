@@ -75,6 +75,8 @@ class Traits:
     """A pipeline stage allocates the buffers of every micro-batch it will receive, before the first."""
     layer_balance: Literal["even", "cost"] = "even"
     """How layers are spread over stages when the plan is silent."""
+    schedules: tuple[str, ...] = ("1f1b", "interleaved_1f1b")
+    """Pipeline schedules the framework has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from windtunnel.projection.result import Projection
 from windtunnel.search.answer import Neighbour
 
 CLOSE = 0.02
-"""Share of the step time within which two plans are not told apart: what published repetitions differ by."""
+"""Share of the step time within which two plans are not told apart: measured pairs count as decided beyond it too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,13 +221,14 @@ class Examiner:
 
     def _allowing(self, written: Changes, base: Job) -> Callable[[Any, Variant | Choice], bool]:
         """Whether a variant or a choice may run here, known by what rules look at: the switches of a choice or the
-        kind of a variant, and of the grid which degrees are more than one."""
+        kind of a variant; of the grid which degrees are more than one, and whatever else its axes set."""
         plan = base.plan
         p = plan.parallel
         seen = (
             base.software, base.cluster.accelerator, plan.precision, plan.pipeline.schedule,
             plan.pipeline.virtual_stages > 1, p.sequence_parallel,
             p.tp > 1, p.cp > 1, p.pp > 1, p.ep > 1, p.etp > 1, p.dp * p.cp > 1,
+            *(f"{path}={value}" for path, value in written.items() if not path.startswith(GRID)),
         )  # fmt: skip
         known = self._legal.setdefault(seen, {})
         strategy = {SHARDING: plan.sharding.strategy}

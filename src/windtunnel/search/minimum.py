@@ -44,7 +44,8 @@ def leanest(job: Job, changes: Mapping[str, Any], vary: Vary, stop: Stop) -> Cha
     resized = replace(job, cluster=replace(job.cluster, num_accelerators=world))
     space = default_space(resized)
     named = {axis.path for axis in space.axes}
-    space = space.pinned({path: values for path, values in LEAN.items() if path in named})
+    fixed = {**LEAN, **{path: (value,) for path, value in changes.items()}}
+    space = space.pinned({path: values for path, values in fixed.items() if path in named})
     search = Exhaustive(examiner=Examiner(job=resized, space=space, vary=lambda more: vary({**changes, **more})))
     progress = Progress()
     search.run(progress, lambda: stop() or progress.evaluated > 0, lambda: None)
@@ -77,7 +78,7 @@ def infeasible(job: Job, progress: Progress, vary: Vary, stop: Stop) -> Infeasib
     tried: list[Changes] = [
         {"cluster.num_accelerators": world * 2},
         {"cluster.num_accelerators": world * 4},
-        {"plan.offload.activations": "full"},
+        {ACTIVATION_OFFLOAD: 1.0},
         {"plan.precision.optimizer_state": "bf16"},
         {"plan.batch.sequence_length": length // 2},
     ]

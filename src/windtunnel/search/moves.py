@@ -9,7 +9,6 @@ from typing import Any
 from windtunnel.job.job import Job
 from windtunnel.job.recompute import spelled
 from windtunnel.projection.choices import (
-    ACTIVATION_OFFLOAD,
     CP_COMM,
     DISPATCHER,
     EP_COMM,
@@ -115,7 +114,6 @@ class Moves:
             self._set(point, VIRTUAL_STAGES, 1)
             point.pop(LAYOUT, None)
             return
-        point.pop(ACTIVATION_OFFLOAD, None)
         name, virtual = str(self.value(point, SCHEDULE)), int(self.value(point, VIRTUAL_STAGES))
         if _takes(name, virtual):
             most = (self.job.model.num_layers + 2) // pp

@@ -123,24 +123,11 @@ def _pipeline(job: Job) -> list[Axis]:
     """Schedules the framework has, chunks per stage, and where the framework takes a layout, the balanced one."""
     pipeline, model = job.plan.pipeline, job.model
     virtual = [n for n in range(1, MAX_VIRTUAL + 1) if any((model.num_layers + k) % n == 0 for k in (0, 1, 2))]
-    schedules = SCHEDULES.get(job.software.framework, ("1f1b", "interleaved_1f1b"))
     return [
-        Axis(SCHEDULE, _with(schedules, pipeline.schedule)),
+        Axis(SCHEDULE, _with(job.software.traits.schedules, pipeline.schedule)),
         Axis(VIRTUAL_STAGES, _with(virtual, pipeline.virtual_stages)),
         Axis(LAYOUT, (EVEN, BALANCED) if job.software.is_megatron else (EVEN,)),
     ]
-
-
-SCHEDULES: dict[str, tuple[str, ...]] = {
-    "torchtitan": ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "dualpipe_v"),
-    "automodel": ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "dualpipe_v"),
-    "primus": ("1f1b", "interleaved_1f1b", "zb_h1", "zbv", "v_half", "v_min"),
-    "deepspeed": ("1f1b",),
-    "nanotron": ("gpipe", "1f1b"),
-}
-"""Schedules by framework: those of torch.distributed.pipelining (torch/distributed/pipelining/schedules.py,
-``get_schedule_class``), Primus's zero-bubble patches (AMD-AGI/Primus, primus/core/pipeline_parallel), DeepSpeed's
-TrainSchedule, nanotron's PipelineEngines; others run 1F1B and its interleaved form."""
 
 
 def _batch(job: Job) -> list[Axis]:
@@ -175,16 +162,12 @@ def _switches(job: Job) -> list[Axis]:
     if not job.software.is_megatron:
         return []
     both = (True, False)
-    axes = [Axis(TP_COMM, both), Axis(P2P, both), Axis(ACTIVATION_OFFLOAD, _with((0.0, 0.5), _offloaded(job)))]
+    axes = [Axis(TP_COMM, both), Axis(P2P, both)]
     if job.model.is_moe:
         axes += [Axis(DISPATCHER, _with(("alltoall", "deepep"), job.plan.moe.dispatcher)), Axis(EP_COMM, both)]
     else:
         axes.append(Axis("plan.parallel.sequence_parallel", both))
     return axes
-
-
-def _offloaded(job: Job) -> float:
-    return job.plan.offload.activations
 
 
 def _sharding(job: Job) -> list[Axis]:
@@ -263,10 +246,17 @@ def kernels_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Kernels, .
         "cp_comm": (CP_COMM, parallel.cp > 1, overlap.cp_comm),
         "ep_comm": (EP_COMM, parallel.ep > 1, overlap.ep_comm),
         "p2p": (P2P, plan.pipeline.virtual_stages > 1, overlap.p2p),
-        "offload": (ACTIVATION_OFFLOAD, parallel.pp == 1, plan.offload.activations),
+        "offload": (ACTIVATION_OFFLOAD, True, plan.offload.activations),
     }
-    values = [inner.get(path, (own,)) if applies else (own,) for path, applies, own in options.values()]
+    values = [
+        tuple(SHARES.get(value, value) for value in inner.get(path, (own,))) if applies else (own,)
+        for path, applies, own in options.values()
+    ]
     return tuple(Kernels(**dict(zip(options, found, strict=True))) for found in product(*values))
+
+
+SHARES: dict[Any, Any] = {"none": 0.0, "full": 1.0}
+"""The words of the job format for a share of activations on the host."""
 
 
 def recomputes_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Recompute | None, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from windtunnel.cost.source import CostSource
-from windtunnel.elementwise import Number, maximum
+from windtunnel.elementwise import TINY, Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Pipeline, Sharding
 from windtunnel.ops.chunk import LocalParameters, Unit, lower_unit, unit_parameters, units
@@ -139,7 +139,3 @@ def excess(host: HostSeconds, device: Number) -> HostSeconds:
     total = host.forward + host.backward
     share = maximum(total - device, 0.0) / maximum(total, TINY)
     return HostSeconds(share * host.forward, share * host.backward)
-
-
-TINY = 1e-30
-"""Seconds below any launch: keeps a share of nothing at 0."""

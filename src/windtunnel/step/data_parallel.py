@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, activation, is_quantized
-from windtunnel.elementwise import Number, maximum, minimum
+from windtunnel.elementwise import TINY, Number, maximum, minimum
 from windtunnel.job.constants import DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
-
-TINY = 1e-30
-"""Seconds of no traffic, so that its share of nothing is nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
