@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from windtunnel.cli.clock import Clock, StatusLine, seconds_of
+from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
 from windtunnel.cli.tuning import DEFAULT as NO_STUDY
 from windtunnel.cli.tuning import Tuning
-from windtunnel.cli.workers import Workers, processors
 from windtunnel.errors import Fault, FormatError, LegalityError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from windtunnel.cli.evidence import Evidence
     from windtunnel.cli.studies import Studied
     from windtunnel.job.job import Job
-    from windtunnel.search.examine import Examiner
     from windtunnel.search.exhaustive import Plan, Progress
     from windtunnel.search.objective import Goal
     from windtunnel.search.space import Space
@@ -52,6 +50,7 @@ def tune(
 
     With --proposer, --run or --study, plans are proposed and tried one by one instead, and kept in a file.
     """
+    from windtunnel.cli.evidence import evidence_of, warn_unproven
     from windtunnel.search.objective import goal
     from windtunnel.search.slices import with_fewer_accelerators
     from windtunnel.search.space import default_space
@@ -60,27 +59,33 @@ def tune(
     base = asked.load()
     axes = _bounded(default_space(base), vary or (), space)
     _check_values(asked, base, axes)
+    asked, evidence = evidence_of(asked, base, axes, tuning, output)
+    base = asked.load()
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
     aim = goal(tuning.objectives, base, target)
     if aim.objectives[0].name == "accelerators":
         axes = with_fewer_accelerators(axes, base)
     _check_plot(tuning)
     clock = Clock(budget)
-    search = _Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), output=output)
+    search = _Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), evidence=evidence)
     if tuning.is_study:
         from windtunnel.cli.studies import studied
 
-        done = studied(asked, base, axes, aim, tuning, clock, top=search.top, quiet=output.quiet)
-        document = _answer(search, done.progress, done, _traded(search, done.progress, ()))
+        done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
+        progress = done.progress
+        document = _answer(search, progress, done, _tried(search, progress))
         if tuning.plot:
             from windtunnel.catalog.writing import write_whole
             from windtunnel.report.search_plot import search_svg
 
             write_whole(tuning.plot, [search_svg(done.study.trials)])
     else:
-        progress, bests = _every_plan(search)
+        from windtunnel.cli.every_plan import every_plan
+
+        progress, bests = every_plan(asked, base, axes, aim, clock, top=search.top, quiet=output.quiet)
         document = _answer(search, progress, None, _traded(search, progress, bests))
-    document["buys"] = _buys(search, document["best"]) if tuning.what_if and document["best"] else None
+    document["buys"] = _buys(search, progress.best.changes) if tuning.what_if and progress.best else None
+    warn_unproven(document, output)
     print_json(document) if output.json else print_screen(_screen(document), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1
@@ -92,14 +97,13 @@ def tune(
 
 
 def _buys(search: _Search, best: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a larger cluster would buy over the best plan."""
+    """What a larger cluster would buy over the best plan, both by the model."""
     from windtunnel.catalog.dump import job_to_mapping
-    from windtunnel.catalog.jobs import load_job
     from windtunnel.projection.project import project
     from windtunnel.search.buys import buys
     from windtunnel.store.journal import InMemory
 
-    found = buys(project(load_job(best["job"])), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
+    found = buys(project(search.asked.load(best)), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
     return [asdict(item) for item in found]
 
 
@@ -113,7 +117,7 @@ class _Search:
     aim: Goal
     clock: Clock
     top: int
-    output: Output
+    evidence: Evidence
 
     def job_of(self, plan: Plan) -> Job:
         return self.asked.vary(plan.changes)
@@ -142,17 +146,25 @@ def _traded(search: _Search, progress: Progress, bests: Sequence[Plan]) -> list[
     return found
 
 
+def _tried(search: _Search, progress: Progress) -> list[Plan]:
+    """Plans of a study that may be on the front of its objectives, as its oracle answered."""
+    from windtunnel.search.exhaustive import Plan
+
+    if len(search.aim.objectives) == 1:
+        return []
+    return [Plan(changes=changes, step_time=time, peak_device=peak) for time, peak, changes in progress.front]
+
+
 def _answer(search: _Search, progress: Progress, done: Studied | None, candidates: Sequence[Plan]) -> dict[str, Any]:
     """The document of an answer, or of why there is none."""
-    from windtunnel.projection.project import project
     from windtunnel.report.study import study_document
     from windtunnel.report.tune import answer_document
     from windtunnel.search.answer import attribution, changed, sensitivity
     from windtunnel.search.close_call import CLOSE, close_call, shape
     from windtunnel.search.minimum import infeasible, minimum_accelerators
 
-    asked, base, clock = search.asked, search.base, search.clock
-    seconds, interrupted, baseline = clock.elapsed, clock.stopped, project(search.base)
+    asked, base, clock, projected = search.asked, search.base, search.clock, search.evidence.projected
+    seconds, interrupted, baseline = clock.elapsed, clock.stopped, projected(search.base)
     if progress.best is None:
         lacking = infeasible(base, progress, asked.vary, clock.over)
         document = answer_document(
@@ -160,15 +172,15 @@ def _answer(search: _Search, progress: Progress, done: Studied | None, candidate
         )
         return document | study_document(search.aim, progress, search.job_of, baseline, None, done)
     changes = progress.best.changes
-    best = project(asked.load(changes))
-    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary)
+    best = projected(asked.load(changes))
+    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary, projected)
     near = [plan for plan in progress.found[1:] if plan.step_time <= (1 + CLOSE) * progress.best.step_time]
     document = answer_document(
         baseline,
         best,
         progress,
         seconds,
-        steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary),
+        steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary, projected),
         neighbours=neighbours,
         accelerators=None if interrupted else minimum_accelerators(base, asked.vary, clock.over),
         interrupted=interrupted,
@@ -181,55 +193,9 @@ def _answer(search: _Search, progress: Progress, done: Studied | None, candidate
         best,
         done,
         candidates=candidates,
-        call=close_call(best, [project(search.job_of(plan)) for plan in near]),
+        call=close_call(best, [projected(search.job_of(plan)) for plan in near]),
         basin=shape(neighbours),
     )
-
-
-def _every_plan(search: _Search) -> tuple[Progress, list[Plan]]:
-    """The exhaustive search, slice by slice where the objective is not the step time alone; and each slice's best."""
-    from windtunnel.search.examine import Examiner
-    from windtunnel.search.exhaustive import Progress
-    from windtunnel.search.slices import merge, slices
-
-    if search.aim.objectives[0].name == "memory":
-        remedy = "use --proposer seed,local, or see the front of a search for throughput"
-        raise FormatError(Fault("--objective", "memory", "has no bound that an exhaustive search could use", remedy))
-    parts = list(slices(search.axes))
-    single = [objective.name for objective in search.aim.objectives] == ["accelerators"]
-    total, ended = Progress(), list[bool]()
-    bests: list[Plan] = []
-    for part in parts:
-        one = Progress()
-        _run(Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top), one, search)
-        if len(parts) == 1 and search.aim.target is None:
-            return one, []
-        bests += one.found[:1]
-        merge(total, one, search.top, search.aim, search.job_of)
-        ended.append(one.certified)
-        if search.clock.over() or (total.best is not None and single):
-            break
-    total.certified = all(ended) and not search.clock.over()
-    return total, bests
-
-
-def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:
-    """Search on all processors with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
-    from windtunnel.search.exhaustive import Exhaustive
-
-    def said() -> str:
-        best = f", best {progress.best.step_time:.3f} s" if progress.best else ""
-        return f"{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}"
-
-    line = StatusLine(search.clock, said, quiet=search.output.quiet)
-    workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
-    try:
-        with search.clock.stoppable():
-            Exhaustive(examiner=examiner, spread=workers).run(progress, search.clock.over, line.tick)
-    finally:
-        if workers is not None:
-            workers.close()
-        line.clear()
 
 
 def _check_plot(tuning: Tuning) -> None:
@@ -240,14 +206,6 @@ def _check_plot(tuning: Tuning) -> None:
     if not tuning.is_study:
         rule = "an exhaustive search has no trials to draw"
         raise FormatError(Fault("--plot", tuning.plot, rule, "name proposers, as --proposer seed,local"))
-
-
-SMALL = 200
-"""Grid points that one process looks at sooner than others start."""
-
-
-def _is_large(examiner: Examiner) -> bool:
-    return len(list(islice(examiner.space.points(), SMALL + 1))) > SMALL
 
 
 def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:
