@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.catalog.jobs import write_job
+from windtunnel.cli.guard import Guard
 from windtunnel.cli.reported import outcome_of, reported
 from windtunnel.errors import Fault, FormatError, MissingError
 from windtunnel.job.job import Job
@@ -93,6 +94,7 @@ class Running:
         self._answers: dict[int, Future[Outcome]] = {}
         self._alive: set[subprocess.Popen[bytes]] = set()
         self._closed = threading.Event()
+        self._guard = Guard()
 
     def start(self, number: int, candidate: Candidate) -> None:
         self._answers[number] = self._pool.submit(self._run, candidate)
@@ -111,10 +113,11 @@ class Running:
         for process in list(self._alive):
             _end(process)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._guard.close()
 
     def _run(self, candidate: Candidate) -> Outcome:
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="windtunnel-run-") as folder:
+        with _folder() as folder:
             try:
                 outcome = self._carried_out(candidate, Path(folder))
             except (OSError, ValueError) as error:
@@ -130,6 +133,7 @@ class Running:
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
         self._alive.add(process)
+        self._guard.watch(process.pid)
         if self._closed.is_set():
             _end(process)
         kept = bytearray()
@@ -145,8 +149,18 @@ class Running:
             _end(process)  # whatever it left behind
             reader.join(GRACE)
             self._alive.discard(process)
+            self._guard.release(process.pid)
         seconds = time.perf_counter() - start
         return reported(result, process.returncode, bytes(kept).decode(errors="replace"), seconds, candidate.job)
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder of a run's own. Raises FormatError where there is no room: no fault of the plan."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="windtunnel-run-", ignore_cleanup_errors=True)
+    except OSError as error:
+        remedy = "free space, then continue with --resume"
+        raise FormatError(Fault("--run", "", f"no folder can be made for a run: {error}", remedy)) from None
 
 
 def _drain(stream: IO[bytes], kept: bytearray) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -129,8 +130,8 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
         "windtunnel": windtunnel.__version__,
     }
     file = StudyFile.create(tuning.study, facts)
-    kept = file.facts()
-    other = [name for name in ("job", "objective", "target") if kept.get(name) != facts[name]]
+    kept, here = file.facts(), json.loads(json.dumps(facts))
+    other = [name for name in ("job", "objective", "target") if kept.get(name) != here[name]]
     if other:
         file.close()
         rule = f"the study is about another {' and another '.join(other)}"
