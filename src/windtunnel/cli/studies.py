@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -15,9 +16,11 @@ from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.every_plan import check_bounded, every_plan
 from windtunnel.cli.evidence import Evidence
 from windtunnel.cli.flags import Request
+from windtunnel.cli.queue import Queued
 from windtunnel.cli.tuning import Tuning
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
+from windtunnel.measure.slurm import LOGS
 from windtunnel.projection.choices import Changes
 from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Plan, Progress
@@ -66,7 +69,7 @@ def studied(
     proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), search, goal)
     oracle = _oracle(tuning, base, evidence)
     file = _file(tuning, base, space, goal)
-    name = oracle.name if tuning.run is None else f"run {tuning.run}"
+    name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
     study = Study(
         proposers=proposers,
         oracle=oracle,
@@ -81,7 +84,7 @@ def studied(
             ending = study.run(clock.over, line.tick)
     finally:
         line.clear()
-        if isinstance(oracle, Running):
+        if isinstance(oracle, Running | Queued):
             oracle.close()
         if file is not None:
             file.close()
@@ -108,10 +111,16 @@ def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]],
 
 def _oracle(tuning: Tuning, base: Job, evidence: Evidence) -> Oracle:
     if tuning.run is None:
+        if tuning.slurm:
+            raise FormatError(Fault("--slurm", "", "there is no run to queue", "add --run COMMAND"))
         return Projecting(projected=evidence.projected, name=evidence.name)
     if tuning.workers < 1:
         raise FormatError(Fault("--workers", str(tuning.workers), "at least one run at a time", "write --workers 1"))
-    return Running(words_of(tuning.run, base), timeout=seconds_of("--timeout", tuning.timeout), workers=tuning.workers)
+    words, timeout = words_of(tuning.run, base), seconds_of("--timeout", tuning.timeout)
+    if tuning.slurm:
+        folder = os.path.join(os.path.dirname(os.path.abspath(tuning.study or "")), LOGS)
+        return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers)
+    return Running(words, timeout=timeout, workers=tuning.workers)
 
 
 def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | None:
