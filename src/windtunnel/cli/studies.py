@@ -56,14 +56,18 @@ def studied(
     *,
     top: int,
     quiet: bool,
+    processes: int = 0,
 ) -> Studied:
-    """Run a study to its end. Raises WindtunnelError for options that make none, and for a file that cannot be used."""
+    """Run a study to its end; an exhaustive search in it takes ``processes``, or all there are.
+
+    Raises WindtunnelError for options that make none, and for a file that cannot be used.
+    """
     examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
     searched = Progress()
 
     def search() -> list[Plan]:
         nonlocal searched
-        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet)
+        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet, processes=processes)
         return searched.found
 
     proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), search, goal)
