@@ -10,10 +10,11 @@ from typing import Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.cli.clock import Clock, StatusLine, seconds_of
+from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.flags import Request
 from windtunnel.cli.tuning import Tuning
+from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
@@ -59,12 +60,12 @@ def studied(
         journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
         most_calls=inf if tuning.calls is None else tuning.calls,
     )
-    line = StatusLine(clock, lambda: _said(study), quiet=quiet)
+    watch = Watch(clock, study, quiet=quiet)
     try:
         with clock.stoppable():
-            ending = study.run(clock.over, line.tick)
+            ending = study.run(clock.over, watch.tick)
     finally:
-        line.clear()
+        watch.clear()
         if isinstance(oracle, Running):
             oracle.close()
         if file is not None:
@@ -155,11 +156,3 @@ def progress_of(plans: Sequence[tuple[Trial, Changes]], calls: int, top: int) ->
         found=best[:top],
         front=[(plan.step_time, plan.peak_device, plan.changes) for plan in best],
     )
-
-
-def _said(study: Study) -> str:
-    """The state of a study in a line."""
-    last = study.trials[-1] if study.trials else None
-    best = f", best {study.best.outcome.step_time:.4g} s" if study.best and study.best.outcome.step_time else ""
-    now = f" | {last.proposer}: {last.reason}" if last else ""
-    return f"{len(study.trials):,} trials, {study.calls:,} calls{best}{now}"
