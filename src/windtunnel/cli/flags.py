@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +88,7 @@ PATHS = {
 
 def given(flags: JobFlags) -> dict[str, Any]:
     """The flags a user typed, by job path."""
-    values = {field.name: getattr(flags, field.name) for field in fields(flags)}
+    values = {item.name: getattr(flags, item.name) for item in fields(flags)}
     return {path: values[name] for name, path in PATHS.items() if values[name] is not None}
 
 
@@ -100,26 +100,28 @@ class Request:
     folder: Path
     changes: Mapping[str, object]
     scale_batch: bool
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Constants in place of the published ones, by ``group.name``."""
 
     def load(self, further: Mapping[str, object] | None = None) -> Job:
         """The legal job, with ``further`` values by job path on top. Raises WindtunnelError."""
-        from windtunnel.catalog.jobs import load_job
-
-        return load_job(
-            self.source, set={**self.changes, **(further or {})}, scale_batch=self.scale_batch, base_dir=self.folder
-        )
+        return self._loaded(further or {}, repairs=True)
 
     def vary(self, further: Mapping[str, object]) -> Job:
         """As ``load``, for who tries many: a refusal proposes no repairs."""
+        return self._loaded(further, repairs=False)
+
+    def _loaded(self, further: Mapping[str, object], *, repairs: bool) -> Job:
         from windtunnel.catalog.jobs import load_job
 
-        return load_job(
+        job = load_job(
             self.source,
             set={**self.changes, **further},
             scale_batch=self.scale_batch,
             base_dir=self.folder,
-            repairs=False,
+            repairs=repairs,
         )
+        return replace(job, constants=job.constants.having(self.constants)) if self.constants else job
 
     def to_mapping(self) -> dict[str, Any]:
         """What was asked for, for ``from_mapping`` in another process."""

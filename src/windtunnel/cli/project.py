@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, Request, request
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
-from windtunnel.errors import Fault, FormatError, MissingError
+from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from windtunnel.calibration.anchor import Anchor
     from windtunnel.job.job import Job
@@ -50,6 +50,7 @@ def project(
 ) -> int:
     """Memory and throughput of one job."""
     from windtunnel.catalog.calibration import with_uncertainty
+    from windtunnel.cli.evidence import anchor_of
     from windtunnel.projection.elasticity import elasticity as elasticities
     from windtunnel.projection.explain import explain as explanations
     from windtunnel.projection.project import project as run
@@ -65,11 +66,11 @@ def project(
     if profile is not None or mode is not None:
         from windtunnel.cli.measured import project_measured
 
-        _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace)
+        _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace, anchor=anchor)
         return project_measured(request(job, flags).load(), profile, mode or "measured", output)
     asked = request(job, flags)
-    found = _anchor(asked.load(), anchor, output) if anchor else None
-    load = asked.load if found is None else _under(asked, found.values)
+    found = anchor_of(asked.load(), anchor, output) if anchor else None
+    load = asked.load if found is None else replace(asked, constants=found.values).load
     load = _balanced(load) if balance else load
     projection = run(load())
     if explain:
@@ -117,33 +118,6 @@ def _carried(projection: Projection, found: Anchor) -> Projection:
     from windtunnel.calibration.anchor import anchored
 
     return anchored(projection, found)
-
-
-def _anchor(job: Job, files: list[str], output: Output) -> Anchor:
-    """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
-    from windtunnel.calibration.anchor import anchor, comparable_runs
-    from windtunnel.catalog.calibration import spreads
-    from windtunnel.projection.project import step_time
-    from windtunnel.records.own import own_runs
-
-    own = comparable_runs(job, own_runs(files))
-    if not own:
-        rule = "an anchor is a measured speed of the same framework on the same accelerator"
-        given = f"{job.software.framework} on {job.cluster.accelerator.name}"
-        raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
-    found = anchor(job, own, spreads(), step_time)
-    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
-    return found
-
-
-def _under(asked: Request, values: Mapping[str, float]) -> Callable[..., Job]:
-    """Loads the job and its variants with other constants."""
-
-    def load(further: Mapping[str, object] | None = None) -> Job:
-        job = asked.load(further)
-        return replace(job, constants=job.constants.having(values))
-
-    return load
 
 
 def _refuse_beside_all(options: Iterable[str]) -> None:

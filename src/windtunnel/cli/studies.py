@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.command import Running, words_of
+from windtunnel.cli.every_plan import check_bounded, every_plan
+from windtunnel.cli.evidence import Evidence
 from windtunnel.cli.flags import Request
 from windtunnel.cli.tuning import Tuning
 from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
-from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
-from windtunnel.search.exhaustive import Exhaustive, Plan, Progress
+from windtunnel.search.exhaustive import Plan, Progress
 from windtunnel.search.objective import Goal
 from windtunnel.search.oracle import Projecting
 from windtunnel.search.proposers import PROPOSERS, Ground, Proposer
@@ -43,13 +44,28 @@ class Studied:
 
 
 def studied(
-    asked: Request, base: Job, space: Space, goal: Goal, tuning: Tuning, clock: Clock, *, top: int, quiet: bool
+    asked: Request,
+    base: Job,
+    space: Space,
+    goal: Goal,
+    tuning: Tuning,
+    clock: Clock,
+    evidence: Evidence,
+    *,
+    top: int,
+    quiet: bool,
 ) -> Studied:
     """Run a study to its end. Raises WindtunnelError for options that make none, and for a file that cannot be used."""
     examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
     searched = Progress()
-    proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), examiner, searched, clock)
-    oracle = _oracle(tuning, base)
+
+    def search() -> list[Plan]:
+        nonlocal searched
+        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet)
+        return searched.found
+
+    proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), search, goal)
+    oracle = _oracle(tuning, base, evidence)
     file = _file(tuning, asked, base, space, goal)
     name = oracle.name if tuning.run is None else f"run {tuning.run}"
     study = Study(
@@ -72,7 +88,7 @@ def studied(
             file.close()
     plans = [(trial, _written(examiner, trial.changes)) for trial in study.trials]
     progress = progress_of(plans, study.calls, top)
-    progress.certified = searched.certified and tuning.run is None and study.best is not None
+    progress.certified = searched.certified and tuning.run is None and evidence.certifies and study.best is not None
     return Studied(study=study, ending=ending, progress=progress)
 
 
@@ -81,24 +97,20 @@ def _written(examiner: Examiner, changes: Changes) -> Changes:
     return examiner.written(changes) or examiner.written({**changes, LAYOUT: EVEN}) or changes
 
 
-def _proposers(tuning: Tuning, ground: Ground, examiner: Examiner, searched: Progress, clock: Clock) -> list[Proposer]:
+def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]], goal: Goal) -> list[Proposer]:
     known = (*PROPOSERS, Certified.name)
     unknown = [name for name in tuning.names if name not in known]
     if unknown or not tuning.names:
         remedy = f"choose from {', '.join(known)}"
         raise FormatError(Fault("--proposer", ",".join(unknown), "no such proposer", remedy))
-
-    def search() -> list[Plan]:
-        Exhaustive(examiner=examiner).run(searched, clock.over, lambda: None)
-        return searched.found
-
+    if Certified.name in tuning.names:
+        check_bounded(goal)
     return [Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground) for name in tuning.names]
 
 
-def _oracle(tuning: Tuning, base: Job) -> Oracle:
+def _oracle(tuning: Tuning, base: Job, evidence: Evidence) -> Oracle:
     if tuning.run is None:
-        constants = blake2b(repr(base.constants).encode(), digest_size=4).hexdigest()
-        return Projecting(projected=project, name=f"simulated {constants}")
+        return Projecting(projected=evidence.projected, name=evidence.name)
     if tuning.workers < 1:
         raise FormatError(Fault("--workers", str(tuning.workers), "at least one run at a time", "write --workers 1"))
     return Running(words_of(tuning.run, base), timeout=seconds_of("--timeout", tuning.timeout), workers=tuning.workers)
@@ -113,6 +125,8 @@ def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -
     facts: dict[str, Any] = {
         "job": job_to_mapping(base),
         "asked": asked.to_mapping(),
+        "profile": tuning.profile and str(Path(tuning.profile).resolve()),
+        "anchors": [str(Path(path).resolve()) for path in tuning.anchor or ()],
         "objective": [objective.name for objective in goal.objectives],
         "target": goal.target,
         "space": {axis.path: list(axis.values) for axis in space.axes},

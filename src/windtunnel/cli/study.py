@@ -58,7 +58,7 @@ def _report(path: str, file: str, facts: dict[str, Any], rows: list[Row], top: i
     from windtunnel.cli.revisit import revisited
 
     check_report(path)
-    search, document = revisited(file, facts, rows, top)
+    search, document = revisited(file, facts, rows, top, output)
     write_report(path, search, document, [row.trial for row in rows])
     if output.json:
         print_json(document)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from windtunnel.cli.answers import Search, answered, bought, traded
-from windtunnel.cli.clock import Clock, StatusLine, seconds_of
+from windtunnel.cli.answers import Search, answered, bought, traded, tried
+from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
 from windtunnel.cli.reports import check_plot, check_report, write_plot, write_report
 from windtunnel.cli.tuning import DEFAULT as NO_STUDY
 from windtunnel.cli.tuning import Tuning
-from windtunnel.cli.workers import Workers, processors
 from windtunnel.errors import Fault, FormatError, LegalityError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from windtunnel.job.job import Job
-    from windtunnel.search.examine import Examiner
-    from windtunnel.search.exhaustive import Plan, Progress
     from windtunnel.search.space import Space
     from windtunnel.search.trial import Trial
 
@@ -52,6 +48,7 @@ def tune(
 
     With --proposer, --run or --study, plans are proposed and tried one by one instead, and kept in a file.
     """
+    from windtunnel.cli.evidence import evidence_of, warn_unproven
     from windtunnel.search.objective import goal
     from windtunnel.search.slices import with_fewer_accelerators
     from windtunnel.search.space import default_space
@@ -60,24 +57,30 @@ def tune(
     base = asked.load()
     axes = _bounded(default_space(base), vary or (), space)
     _check_values(asked, base, axes)
+    asked, evidence = evidence_of(asked, base, axes, tuning, output)
+    base = asked.load()
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
     aim = goal(tuning.objectives, base, target)
     if aim.objectives[0].name == "accelerators":
         axes = with_fewer_accelerators(axes, base)
     _check_files(tuning)
     clock = Clock(budget)
-    search = Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top))
+    search = Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), evidence=evidence)
     trials: Sequence[Trial] = ()
     if tuning.is_study:
         from windtunnel.cli.studies import studied
 
-        done = studied(asked, base, axes, aim, tuning, clock, top=search.top, quiet=output.quiet)
+        done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
         trials = [trial for trial in done.study.trials if trial.number not in done.study.twins]
-        document = answered(search, done.progress, done, traded(search, done.progress, ()))
+        progress = done.progress
+        document = answered(search, progress, done, tried(search, progress))
     else:
-        progress, bests = _every_plan(search, quiet=output.quiet)
+        from windtunnel.cli.every_plan import every_plan
+
+        progress, bests = every_plan(asked, base, axes, aim, clock, top=search.top, quiet=output.quiet)
         document = answered(search, progress, None, traded(search, progress, bests))
-    document["buys"] = bought(search, document["best"]) if tuning.what_if and document["best"] else None
+    document["buys"] = bought(search, progress.best.changes) if tuning.what_if and progress.best else None
+    warn_unproven(document, output)
     if tuning.plot:
         write_plot(tuning.plot, trials)
     if tuning.report:
@@ -99,52 +102,6 @@ def _screen(document: Mapping[str, Any]) -> RenderableType:
     return answer_text(document, study_text(document))
 
 
-def _every_plan(search: Search, *, quiet: bool) -> tuple[Progress, list[Plan]]:
-    """The exhaustive search, slice by slice where the objective is not the step time alone; and each slice's best."""
-    from windtunnel.search.examine import Examiner
-    from windtunnel.search.exhaustive import Progress
-    from windtunnel.search.slices import merge, slices
-
-    if search.aim.objectives[0].name == "memory":
-        remedy = "use --proposer seed,local, or see the front of a search for throughput"
-        raise FormatError(Fault("--objective", "memory", "has no bound that an exhaustive search could use", remedy))
-    parts = list(slices(search.axes))
-    single = [objective.name for objective in search.aim.objectives] == ["accelerators"]
-    total, ended = Progress(), list[bool]()
-    bests: list[Plan] = []
-    for part in parts:
-        one = Progress()
-        _run(Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top), one, search, quiet=quiet)
-        if len(parts) == 1 and search.aim.target is None:
-            return one, []
-        bests += one.found[:1]
-        merge(total, one, search.top, search.aim, search.job_of)
-        ended.append(one.certified)
-        if search.clock.over() or (total.best is not None and single):
-            break
-    total.certified = all(ended) and not search.clock.over()
-    return total, bests
-
-
-def _run(examiner: Examiner, progress: Progress, search: Search, *, quiet: bool) -> None:
-    """Search on all processors with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
-    from windtunnel.search.exhaustive import Exhaustive
-
-    def said() -> str:
-        best = f", best {progress.best.step_time:.3f} s" if progress.best else ""
-        return f"{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}"
-
-    line = StatusLine(search.clock, said, quiet=quiet)
-    workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
-    try:
-        with search.clock.stoppable():
-            Exhaustive(examiner=examiner, spread=workers).run(progress, search.clock.over, line.tick)
-    finally:
-        if workers is not None:
-            workers.close()
-        line.clear()
-
-
 def _check_files(tuning: Tuning) -> None:
     """Names of files that cannot become what is asked for are told before the search."""
     if tuning.report:
@@ -154,14 +111,6 @@ def _check_files(tuning: Tuning) -> None:
         if not tuning.is_study:
             rule = "an exhaustive search has no trials to draw"
             raise FormatError(Fault("--plot", tuning.plot, rule, "name proposers, as --proposer seed,local"))
-
-
-SMALL = 200
-"""Grid points that one process looks at sooner than others start."""
-
-
-def _is_large(examiner: Examiner) -> bool:
-    return len(list(islice(examiner.space.points(), SMALL + 1))) > SMALL
 
 
 def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:
