@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -13,6 +13,7 @@ from windtunnel.errors import Fault, MissingError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from windtunnel.catalog.variations import Variations
     from windtunnel.job.draft import Draft
     from windtunnel.job.job import Job
 
@@ -101,6 +102,13 @@ class Request:
     folder: Path
     changes: Mapping[str, object]
     scale_batch: bool
+    _variations: Variations = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        from windtunnel.catalog.variations import Variations
+
+        given = Variations(self.source, self.changes, scale_batch=self.scale_batch, base_dir=self.folder)
+        object.__setattr__(self, "_variations", given)
 
     def load(self, further: Mapping[str, object] | None = None) -> Job:
         """The legal job, with ``further`` values by job path on top. Raises WindtunnelError."""
@@ -112,15 +120,7 @@ class Request:
 
     def vary(self, further: Mapping[str, object]) -> Job:
         """As ``load``, for who tries many: a refusal proposes no repairs."""
-        from windtunnel.catalog.jobs import load_job
-
-        return load_job(
-            self.source,
-            set={**self.changes, **further},
-            scale_batch=self.scale_batch,
-            base_dir=self.folder,
-            repairs=False,
-        )
+        return self._variations(further)
 
     def draft(self) -> Draft:
         """The job before legality is asked. Raises FormatError and MissingError only."""
