@@ -38,15 +38,22 @@ def evidence_of(asked: Request, base: Job, space: Space, tuning: Tuning, output:
     Raises FormatError where more than one oracle is named or a measurement would have to hold for other machines,
     MissingError where no run is comparable.
     """
-    from windtunnel.projection.project import project
-
     _check_one(tuning)
     if tuning.profile is not None or tuning.anchor:
         _check_one_machine(space)
-    if tuning.profile is not None:
-        return asked, _profiled(tuning.profile, base, output)
-    if tuning.anchor:
-        found = anchor_of(base, tuning.anchor, output)
+    return evidence(asked, base, tuning.profile, tuning.anchor or (), output)
+
+
+def evidence(
+    asked: Request, base: Job, profile: str | None, anchors: Sequence[str], output: Output
+) -> tuple[Request, Evidence]:
+    """The evidence of a profile, of own runs, or of the model alone. Raises as ``evidence_of``."""
+    from windtunnel.projection.project import project
+
+    if profile is not None:
+        return asked, _profiled(profile, base, output)
+    if anchors:
+        found = anchor_of(base, anchors, output)
         asked = replace(asked, constants=found.values)
         name = f"anchored {_digest(asked.load().constants, found.factor)}"
         return asked, Evidence(name=name, projected=_carrying(found), certifies=True)
