@@ -52,7 +52,7 @@ def alive(group: int) -> list[str]:
     return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
 
 
-@pytest.mark.parametrize("way", ["well", "units", "noisy"])
+@pytest.mark.parametrize("way", ["well", "units", "noisy", "daemon"])
 def test_a_good_run_is_believed(way: str) -> None:
     found = outcome(way)
     assert found.status == "ok", found.why
@@ -83,12 +83,21 @@ def test_a_good_run_is_believed(way: str) -> None:
         ("hours", "invalid", "faster than peak FLOP/s allow"),
         ("gibibytes", "invalid", "it is in bytes"),
         ("bits", "invalid", "it is in bytes"),
+        ("enormous", "invalid", "positive number"),
+        ("countless", "invalid", "steps"),
+        ("surrogate", "invalid", "step_time"),
+        ("nested", "invalid", "not JSON"),
+        ("vandal", "invalid", "no result"),
+        ("folder", "invalid", "no result"),
+        ("endless", "invalid", "no result"),
+        ("terminal", "crashed", "exit code 1"),
     ],
 )
 def test_a_bad_run_is_a_result(way: str, status: str, why: str) -> None:
     found = outcome(way)
     assert found.status == status
     assert why in found.why
+    assert found.why.isprintable()
 
 
 def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +107,12 @@ def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: p
     assert found.status == "timeout"
     assert time.perf_counter() - start < 30
     assert alive(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_run_that_will_not_end_is_made_to() -> None:
+    found = outcome("stubborn", timeout=2.0)
+    assert found.status == "timeout"
+    assert found.seconds < 30
 
 
 def test_slots_never_split_or_reach_a_shell() -> None:

@@ -26,7 +26,7 @@ from windtunnel.catalog.jobs import load_job
 
 QUIET = 0.06
 """Seconds of the fixed piece of work on two idle cores."""
-WARM_UP, STEPS = 2, 9
+WARM_UP, STEPS = 2, 15
 
 
 def main(job_file: str, result: str) -> None:
