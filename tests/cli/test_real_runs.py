@@ -15,7 +15,7 @@ import pytest
 
 from windtunnel.catalog.jobs import load_job
 from windtunnel.cli.command import Running, filled, words_of
-from windtunnel.errors import WindtunnelError
+from windtunnel.errors import FormatError, WindtunnelError
 from windtunnel.search.screen import Candidate
 from windtunnel.search.trial import Outcome
 
@@ -113,6 +113,12 @@ def test_a_run_that_will_not_end_is_made_to() -> None:
     found = outcome("stubborn", timeout=2.0)
     assert found.status == "timeout"
     assert found.seconds < 30
+
+
+def test_a_machine_without_room_is_no_fault_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with pytest.raises(FormatError, match="--resume"):
+        outcome("well")
 
 
 def test_slots_never_split_or_reach_a_shell() -> None:
