@@ -17,9 +17,10 @@ from windtunnel.search.space import Space
 
 
 def every_plan(
-    asked: Request, base: Job, space: Space, goal: Goal, clock: Clock, *, top: int, quiet: bool
+    asked: Request, base: Job, space: Space, goal: Goal, clock: Clock, *, top: int, quiet: bool, processes: int = 0
 ) -> tuple[Progress, list[Plan]]:
-    """The best plans of a space by the goal's first objective, and each slice's best.
+    """The best plans of a space by the goal's first objective, and each slice's best; on ``processes``, or on all
+    there are.
 
     Raises FormatError for an objective without a bound.
     """
@@ -30,7 +31,7 @@ def every_plan(
     bests: list[Plan] = []
     for part in parts:
         one = Progress()
-        _run(Examiner(job=base, space=part, vary=asked.vary, top=top), one, clock, quiet=quiet)
+        _run(Examiner(job=base, space=part, vary=asked.vary, top=top), one, clock, quiet, processes or processors())
         if len(parts) == 1 and goal.target is None:
             return one, []
         bests += one.found[:1]
@@ -49,15 +50,15 @@ def check_bounded(goal: Goal) -> None:
         raise FormatError(Fault("--objective", "memory", "has no bound that an exhaustive search could use", remedy))
 
 
-def _run(examiner: Examiner, progress: Progress, clock: Clock, *, quiet: bool) -> None:
-    """Search on all processors with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
+def _run(examiner: Examiner, progress: Progress, clock: Clock, quiet: bool, processes: int) -> None:
+    """Search with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
 
     def said() -> str:
         best = f", best {progress.best.step_time:.3f} s" if progress.best else ""
         return f"{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}"
 
     line = StatusLine(clock, said, quiet=quiet)
-    workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
+    workers = Workers(examiner, processes) if processes > 1 and _is_large(examiner) else None
     try:
         with clock.stoppable():
             Exhaustive(examiner=examiner, spread=workers).run(progress, clock.over, line.tick)

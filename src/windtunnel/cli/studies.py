@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -15,10 +17,12 @@ from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.every_plan import check_bounded, every_plan
 from windtunnel.cli.evidence import Evidence
 from windtunnel.cli.flags import Request
+from windtunnel.cli.queue import Queued
 from windtunnel.cli.tuning import Tuning
 from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
+from windtunnel.measure.slurm import LOGS
 from windtunnel.projection.choices import Changes
 from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Plan, Progress
@@ -54,20 +58,24 @@ def studied(
     *,
     top: int,
     quiet: bool,
+    processes: int = 0,
 ) -> Studied:
-    """Run a study to its end. Raises WindtunnelError for options that make none, and for a file that cannot be used."""
+    """Run a study to its end; an exhaustive search in it takes ``processes``, or all there are.
+
+    Raises WindtunnelError for options that make none, and for a file that cannot be used.
+    """
     examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
     searched = Progress()
 
     def search() -> list[Plan]:
         nonlocal searched
-        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet)
+        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet, processes=processes)
         return searched.found
 
     proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), search, goal)
     oracle = _oracle(tuning, base, evidence)
     file = _file(tuning, asked, base, space, goal)
-    name = oracle.name if tuning.run is None else f"run {tuning.run}"
+    name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
     study = Study(
         proposers=proposers,
         oracle=oracle,
@@ -82,7 +90,7 @@ def studied(
             ending = study.run(clock.over, watch.tick)
     finally:
         watch.clear()
-        if isinstance(oracle, Running):
+        if isinstance(oracle, Running | Queued):
             oracle.close()
         if file is not None:
             file.close()
@@ -110,10 +118,16 @@ def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]],
 
 def _oracle(tuning: Tuning, base: Job, evidence: Evidence) -> Oracle:
     if tuning.run is None:
+        if tuning.slurm:
+            raise FormatError(Fault("--slurm", "", "there is no run to queue", "add --run COMMAND"))
         return Projecting(projected=evidence.projected, name=evidence.name)
     if tuning.workers < 1:
         raise FormatError(Fault("--workers", str(tuning.workers), "at least one run at a time", "write --workers 1"))
-    return Running(words_of(tuning.run, base), timeout=seconds_of("--timeout", tuning.timeout), workers=tuning.workers)
+    words, timeout = words_of(tuning.run, base), seconds_of("--timeout", tuning.timeout)
+    if tuning.slurm:
+        folder = os.path.join(os.path.dirname(os.path.abspath(tuning.study or "")), LOGS)
+        return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers)
+    return Running(words, timeout=timeout, workers=tuning.workers)
 
 
 def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -> StudyFile | None:
@@ -135,8 +149,8 @@ def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -
         "windtunnel": windtunnel.__version__,
     }
     file = StudyFile.create(tuning.study, facts)
-    kept = file.facts()
-    other = [name for name in ("job", "objective", "target") if kept.get(name) != facts[name]]
+    kept, here = file.facts(), json.loads(json.dumps(facts))
+    other = [name for name in ("job", "objective", "target") if kept.get(name) != here[name]]
     if other:
         file.close()
         rule = f"the study is about another {' and another '.join(other)}"

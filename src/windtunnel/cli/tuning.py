@@ -38,6 +38,7 @@ class Tuning:
         Parameter(negative="", metavar="RECORDS", help="Try plans by the model anchored on own measured runs."),
     ] = None
     timeout: Annotated[str, Parameter(help="Longest single run.")] = "30 min"
+    slurm: Annotated[bool, switch("Queue each run as a job of the cluster, through submitit.")] = False
     workers: Annotated[int, Parameter(help="Runs at once.")] = 1
     study: Annotated[str | None, Parameter(metavar="FILE", help="Keep every trial in a study.")] = None
     resume: Annotated[bool, switch("Go on with a study that exists.")] = False
