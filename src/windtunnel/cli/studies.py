@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.cli.clock import Clock, StatusLine, seconds_of
 from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.flags import Request
+from windtunnel.cli.llm import NAME as LLM
+from windtunnel.cli.llm import assistant
 from windtunnel.cli.tuning import Tuning
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
@@ -19,16 +21,22 @@ from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Exhaustive, Plan, Progress
+from windtunnel.search.mandate import within
 from windtunnel.search.objective import Goal
 from windtunnel.search.oracle import Projecting
 from windtunnel.search.proposers import PROPOSERS, Ground, Proposer
 from windtunnel.search.proposers.exhaustive import Certified
+from windtunnel.search.proposers.turns import Turn
 from windtunnel.search.screen import Screen
 from windtunnel.search.space import EVEN, LAYOUT, Space
 from windtunnel.search.study import Ending, Oracle, Study
 from windtunnel.search.trial import FREE
 from windtunnel.store.journal import InMemory, Kept
+from windtunnel.store.notebook import Bound, Loose, Note, Notebook
 from windtunnel.store.study_file import StudyFile
+
+if TYPE_CHECKING:
+    from windtunnel.agent.llm import Llm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,8 @@ class Studied:
     study: Study
     ending: Ending
     progress: Progress
+    notes: list[Note]
+    """The journal of a language model that took part."""
 
 
 def studied(
@@ -46,31 +56,39 @@ def studied(
     """Run a study to its end. Raises WindtunnelError for options that make none, and for a file that cannot be used."""
     examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
     searched = Progress()
-    proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), examiner, searched, clock)
+    ground = Ground(job=base, space=space, seed=tuning.seed)
+    _check_names(tuning)
+    make = assistant(tuning, asked, goal, clock, quiet=quiet)
     oracle = _oracle(tuning, base)
     file = _file(tuning, base, space, goal)
     name = oracle.name if tuning.run is None else f"run {tuning.run}"
+    notebook: Notebook = Loose() if file is None else Bound(file)
     study = Study(
-        proposers=proposers,
+        proposers=(),
         oracle=oracle,
-        screen=Screen(vary=asked.vary, write=lambda changes: _written(examiner, changes)),
+        screen=Screen(vary=within(asked.vary, space), write=lambda changes: _written(examiner, changes)),
         goal=goal,
         journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
         most_calls=inf if tuning.calls is None else tuning.calls,
     )
+    llm = make and make(
+        base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
+    )
+    study.proposers = _proposers(tuning, ground, examiner, searched, clock, llm)
     line = StatusLine(clock, lambda: _said(study), quiet=quiet)
     try:
         with clock.stoppable():
             ending = study.run(clock.over, line.tick)
     finally:
         line.clear()
+        notes = notebook.notes()
         if isinstance(oracle, Running):
             oracle.close()
         if file is not None:
             file.close()
     progress = _progress(study, examiner, top)
     progress.certified = searched.certified and tuning.run is None and study.best is not None
-    return Studied(study=study, ending=ending, progress=progress)
+    return Studied(study=study, ending=ending, progress=progress, notes=notes)
 
 
 def _written(examiner: Examiner, changes: Changes) -> Changes:
@@ -78,18 +96,38 @@ def _written(examiner: Examiner, changes: Changes) -> Changes:
     return examiner.written(changes) or examiner.written({**changes, LAYOUT: EVEN}) or changes
 
 
-def _proposers(tuning: Tuning, ground: Ground, examiner: Examiner, searched: Progress, clock: Clock) -> list[Proposer]:
-    known = (*PROPOSERS, Certified.name)
-    unknown = [name for name in tuning.names if name not in known]
-    if unknown or not tuning.names:
-        remedy = f"choose from {', '.join(known)}"
+def _check_names(tuning: Tuning) -> None:
+    known = (*PROPOSERS, Certified.name, LLM)
+    parts = [name.partition(":") for name in tuning.names]
+    unknown = [name for name, colon, most in parts if name not in known or (colon and not most.isdecimal())]
+    if unknown or not parts:
+        remedy = f"choose from {', '.join(known)}; seed:12 is at most 12 calls of seed"
         raise FormatError(Fault("--proposer", ",".join(unknown), "no such proposer", remedy))
+
+
+def _proposers(
+    tuning: Tuning, ground: Ground, examiner: Examiner, searched: Progress, clock: Clock, llm: Llm | None
+) -> list[Proposer]:
+    """The proposers in their order. A language model is followed by seed, so that an answer is never worse than its
+    own; one that had to be done without also by the exhaustive search."""
 
     def search() -> list[Plan]:
         Exhaustive(examiner=examiner).run(searched, clock.over, lambda: None)
         return searched.found
 
-    return [Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground) for name in tuning.names]
+    def made(name: str) -> Proposer:
+        if name == LLM and llm is not None:
+            return llm
+        return Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground)
+
+    named = [name.partition(":") for name in tuning.names]
+    found = [Turn(made(name), most_calls=int(most)) if most else made(name) for name, _, most in named]
+    if llm is not None:
+        had = {name for name, _, most in named if not most}
+        found += [PROPOSERS["seed"](ground)] if "seed" not in had else []
+        if Certified.name not in had:
+            found.append(Turn(Certified(ground, search), needed=lambda: llm.failed is not None))
+    return found
 
 
 def _oracle(tuning: Tuning, base: Job) -> Oracle:
