@@ -38,6 +38,8 @@ class Gaps:
     seen: frozenset[tuple[str, str]]
     count: int
     moves: Moves
+    doubt: float = SPREAD
+    """What a value that no trial had may still add: nothing where the model itself is the oracle."""
 
     def factor(self, changes: Mapping[str, Any]) -> float:
         """What the trials say a plan takes, over what the model says."""
@@ -48,7 +50,7 @@ class Gaps:
         """The same one standard deviation lower: values that no trial had may yet turn out well."""
         values = (key_of(self.moves, changes, axis.path) for axis in self.moves.axes)
         unproven = sum(key not in self.seen for key in values) if self.count else 0
-        return self.factor(changes) * exp(-SPREAD * sqrt(unproven))
+        return self.factor(changes) * exp(-self.doubt * sqrt(unproven))
 
     @property
     def document(self) -> dict[str, Any]:
@@ -88,6 +90,7 @@ def gaps(bench: Bench) -> Gaps:
         seen=frozenset(counts),
         count=len(rows),
         moves=moves,
+        doubt=0.0 if bench.simulated else SPREAD,
     )
 
 

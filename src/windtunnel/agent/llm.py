@@ -31,13 +31,15 @@ Tried = Generator[Sequence[Proposal], Sequence[Trial], list[dict[str, Any]]]
 
 
 class Llm(Stepwise):
-    """Proposes what a model says; ``failed`` says why it was done without. ``warn`` is told once."""
+    """Proposes what a model says; ``failed`` says why it was done without, and ``warn`` is told, once."""
 
     name = "llm"
 
     def __init__(self, ground: Ground, mind: Mind, bench: Bench, journal: Journal, warn: Callable[[str], None]) -> None:
         super().__init__(ground)
         self.failed: str | None = None
+        self.without: Callable[[], None] = lambda: None
+        """Told when the model is done without: who steps in for it."""
         self._mind = mind
         self._bench = bench
         self._journal = journal
@@ -118,7 +120,8 @@ class Llm(Stepwise):
             "expected": None if idea.expect is None else views.percent(idea.expect),
         }
         found |= views.trial(trial, before)
-        self._journal.say("hypothesis", words, trial.number, changes=trial.changes, expect=idea.expect)
+        at = {} if before is None else before.changes
+        self._journal.say("hypothesis", words, trial.number, changes=trial.changes, before=at, expect=idea.expect)
         if trial.outcome.status in FREE:
             found |= self._refusal(trial)
             self._journal.say("refused", trial.outcome.why or "refused", trial.number, repairs=found.get("repairs"))
@@ -161,6 +164,7 @@ class Llm(Stepwise):
         self.failed = clean(self._journal.secrets.out_of(why), 300)
         self._journal.say("warning", f"the model was done without: {self.failed}")
         self._warn(self.failed)
+        self.without()
 
 
 def _change(trial: Trial, before: Trial | None) -> float | None:

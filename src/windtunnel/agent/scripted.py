@@ -110,10 +110,32 @@ def _learned(gaps: Mapping[str, Any]) -> str:
     return f"{rows[0]['path']} = {rows[0]['value']} is {rows[0]['effect']} beyond the model" if rows else ""
 
 
+BECAUSE = {
+    "schedule": "the schedule {} leaves less bubble",
+    "virtual_stages": "{} chunks a stage shorten fill and drain",
+    "layout": "a layer moved evens out what the stages take",
+    "pp": "{} stages: fewer hops and less bubble, or more room",
+    "tp": "tp {} trades collectives for memory",
+    "ep": "ep {} spreads the experts",
+    "micro_batch_size": "micro-batch {} trades bubble for larger products",
+    "recompute": "recompute {}: memory and time in another proportion",
+    "dispatcher": "the dispatcher {} sends tokens another way",
+    "ep_comm": "expert traffic beside compute: {}",
+    "p2p": "hops beside compute: {}",
+    "tp_comm": "tensor traffic beside compute: {}",
+    "grad_reduce": "gradient reduction beside the backward: {}",
+    "param_gather": "gathers beside the forward: {}",
+    "strategy": "optimizer state by {}",
+    "optimizer": "optimizer state on {}",
+}
+"""Reasons by the last word of a path."""
+
+
 def _why(changes: Mapping[str, Any], at: Mapping[str, Any]) -> str:
-    moved = {path: value for path, value in changes.items() if at.get(path) != value}
-    words = ", ".join(f"{path.rpartition('.')[2]} {_spelled(value)}" for path, value in moved.items())
-    return f"the sweep ranks it among the first: {words or 'as the best'}"[:500]
+    """Reasons for what is new in a plan, those of structure first."""
+    moved = {path.rpartition(".")[2]: value for path, value in changes.items() if at.get(path) != value}
+    words = [because.format(_spelled(moved[name])) for name, because in BECAUSE.items() if name in moved]
+    return "; ".join(words[:3]) or "the sweep ranks it first"
 
 
 def _spelled(value: Any) -> str:

@@ -12,10 +12,10 @@ from windtunnel.errors import Fault, FormatError
 
 
 class Clock:
-    """Seconds from now. Raises FormatError for a text that is no duration."""
+    """Seconds from now, and the most of them. Raises FormatError for a text that is no duration."""
 
     def __init__(self, budget: str) -> None:
-        self._limit = seconds_of("--budget", budget)
+        self.limit = seconds_of("--budget", budget)
         self._start = time.perf_counter()
         self.stopped = False
 
@@ -24,7 +24,7 @@ class Clock:
         return time.perf_counter() - self._start
 
     def over(self) -> bool:
-        return self.stopped or self.elapsed > self._limit
+        return self.stopped or self.elapsed > self.limit
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:

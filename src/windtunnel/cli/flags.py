@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -11,8 +12,6 @@ from cyclopts import Parameter
 from windtunnel.errors import Fault, MissingError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from windtunnel.job.draft import Draft
     from windtunnel.job.job import Job
 
@@ -121,6 +120,19 @@ class Request:
             base_dir=self.folder,
             repairs=False,
         )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What was asked for, for ``from_mapping`` in another process."""
+        return {
+            "source": self.source,
+            "folder": str(self.folder.resolve()),
+            "changes": self.changes,
+            "scale_batch": self.scale_batch,
+        }
+
+    @classmethod
+    def from_mapping(cls, written: Mapping[str, Any]) -> Request:
+        return cls(written["source"], Path(written["folder"]), written["changes"], written["scale_batch"])
 
     def draft(self) -> Draft:
         """The job before legality is asked. Raises FormatError and MissingError only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import inf
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.cli.clock import Clock, StatusLine, seconds_of
+from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.flags import Request
 from windtunnel.cli.llm import NAME as LLM
 from windtunnel.cli.llm import assistant
 from windtunnel.cli.tuning import Tuning
+from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
@@ -30,7 +32,7 @@ from windtunnel.search.proposers.turns import Turn
 from windtunnel.search.screen import Screen
 from windtunnel.search.space import EVEN, LAYOUT, Space
 from windtunnel.search.study import Ending, Oracle, Study
-from windtunnel.search.trial import FREE
+from windtunnel.search.trial import FREE, Trial
 from windtunnel.store.journal import InMemory, Kept
 from windtunnel.store.notebook import Bound, Loose, Note, Notebook
 from windtunnel.store.study_file import StudyFile
@@ -60,7 +62,7 @@ def studied(
     _check_names(tuning)
     make = assistant(tuning, asked, goal, clock, quiet=quiet)
     oracle = _oracle(tuning, base)
-    file = _file(tuning, base, space, goal)
+    file = _file(tuning, asked, base, space, goal)
     name = oracle.name if tuning.run is None else f"run {tuning.run}"
     notebook: Notebook = Loose() if file is None else Bound(file)
     study = Study(
@@ -75,18 +77,19 @@ def studied(
         base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
     )
     study.proposers = _proposers(tuning, ground, examiner, searched, clock, llm)
-    line = StatusLine(clock, lambda: _said(study), quiet=quiet)
+    watch = Watch(clock, study, quiet=quiet)
     try:
         with clock.stoppable():
-            ending = study.run(clock.over, line.tick)
+            ending = study.run(clock.over, watch.tick)
     finally:
-        line.clear()
+        watch.clear()
         notes = notebook.notes()
         if isinstance(oracle, Running):
             oracle.close()
         if file is not None:
             file.close()
-    progress = _progress(study, examiner, top)
+    plans = [(trial, _written(examiner, trial.changes)) for trial in study.trials]
+    progress = progress_of(plans, study.calls, top)
     progress.certified = searched.certified and tuning.run is None and study.best is not None
     return Studied(study=study, ending=ending, progress=progress, notes=notes)
 
@@ -121,12 +124,12 @@ def _proposers(
         return Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground)
 
     named = [name.partition(":") for name in tuning.names]
-    found = [Turn(made(name), most_calls=int(most)) if most else made(name) for name, _, most in named]
+    found = [Turn(made(name), int(most)) if most else made(name) for name, _, most in named]
     if llm is not None:
         had = {name for name, _, most in named if not most}
         found += [PROPOSERS["seed"](ground)] if "seed" not in had else []
         if Certified.name not in had:
-            found.append(Turn(Certified(ground, search), needed=lambda: llm.failed is not None))
+            llm.without = lambda: found.append(Certified(ground, search))
     return found
 
 
@@ -139,7 +142,7 @@ def _oracle(tuning: Tuning, base: Job) -> Oracle:
     return Running(words_of(tuning.run, base), timeout=seconds_of("--timeout", tuning.timeout), workers=tuning.workers)
 
 
-def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | None:
+def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -> StudyFile | None:
     """The study's file, new or resumed."""
     if tuning.study is None:
         if tuning.resume:
@@ -147,6 +150,7 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
         return None
     facts: dict[str, Any] = {
         "job": job_to_mapping(base),
+        "asked": asked.to_mapping(),
         "objective": [objective.name for objective in goal.objectives],
         "target": goal.target,
         "space": {axis.path: list(axis.values) for axis in space.axes},
@@ -167,36 +171,26 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
     return file
 
 
-def _progress(study: Study, examiner: Examiner, top: int) -> Progress:
-    """The trials in the words of a search: the best of them, each once."""
-    plans: dict[str, Plan] = {}
-    answered = [trial for trial in study.trials if trial.values and trial.rank[0] < inf]
-    for trial in sorted(answered, key=lambda trial: trial.rank):
+def progress_of(plans: Sequence[tuple[Trial, Changes]], calls: int, top: int) -> Progress:
+    """Trials and their changes as a job file has them, in the words of a search: the best of them, each once."""
+    found: dict[str, Plan] = {}
+    answered = [(trial, written) for trial, written in plans if trial.values and trial.rank[0] < inf]
+    for trial, written in sorted(answered, key=lambda pair: pair[0].rank):
         outcome = trial.outcome
         assert outcome.step_time is not None
-        changes = _written(examiner, trial.changes)
         peak = outcome.peak_device if outcome.peak_device is not None else 0.0
-        key = repr((outcome.step_time, peak))
-        plans.setdefault(key, Plan(changes=changes, step_time=outcome.step_time, peak_device=peak))
-    found = list(plans.values())
-    legal = [trial for trial in study.trials if trial.outcome.status != "illegal"]
-    refused = [trial for trial in study.trials if trial.outcome.status in FREE]
+        plan = Plan(changes=written, step_time=outcome.step_time, peak_device=peak)
+        found.setdefault(repr((outcome.step_time, peak)), plan)
+    best = list(found.values())
+    refused = sum(trial.outcome.status in FREE for trial, _ in plans)
     return Progress(
-        enumerated=len(study.trials),
-        legal=len(legal),
-        pruned=len(refused),
-        evaluated=len(study.trials) - len(refused),
-        exactly_timed=study.calls,
+        enumerated=len(plans),
+        legal=sum(trial.outcome.status != "illegal" for trial, _ in plans),
+        pruned=refused,
+        evaluated=len(plans) - refused,
+        exactly_timed=calls,
         phase="done",
-        best=found[0] if found else None,
-        found=found[:top],
-        front=[(plan.step_time, plan.peak_device, plan.changes) for plan in found],
+        best=best[0] if best else None,
+        found=best[:top],
+        front=[(plan.step_time, plan.peak_device, plan.changes) for plan in best],
     )
-
-
-def _said(study: Study) -> str:
-    """The state of a study in a line."""
-    last = study.trials[-1] if study.trials else None
-    best = f", best {study.best.outcome.step_time:.4g} s" if study.best and study.best.outcome.step_time else ""
-    now = f" | {last.proposer}: {last.reason}" if last else ""
-    return f"{len(study.trials):,} trials, {study.calls:,} calls{best}{now}"

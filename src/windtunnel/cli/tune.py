@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from windtunnel.cli.answers import Search, answered, bought, traded
 from windtunnel.cli.clock import Clock, StatusLine, seconds_of
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
+from windtunnel.cli.reports import check_plot, check_report, write_plot, write_report
 from windtunnel.cli.tuning import DEFAULT as NO_STUDY
 from windtunnel.cli.tuning import Tuning
 from windtunnel.cli.workers import Workers, processors
@@ -21,12 +22,12 @@ from windtunnel.errors import Fault, FormatError, LegalityError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from windtunnel.cli.studies import Studied
     from windtunnel.job.job import Job
     from windtunnel.search.examine import Examiner
     from windtunnel.search.exhaustive import Plan, Progress
-    from windtunnel.search.objective import Goal
     from windtunnel.search.space import Space
+    from windtunnel.search.trial import Trial
+    from windtunnel.store.notebook import Note
 
 INTERRUPTED = 130
 
@@ -64,23 +65,28 @@ def tune(
     aim = goal(tuning.objectives, base, target)
     if aim.objectives[0].name == "accelerators":
         axes = with_fewer_accelerators(axes, base)
-    _check_plot(tuning)
+    _check_files(tuning)
     clock = Clock(budget)
-    search = _Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), output=output)
+    search = Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top))
+    trials: Sequence[Trial] = ()
+    notes: Sequence[Note] = ()
     if tuning.is_study:
         from windtunnel.cli.studies import studied
 
         done = studied(asked, base, axes, aim, tuning, clock, top=search.top, quiet=output.quiet)
-        document = _answer(search, done.progress, done, _traded(search, done.progress, ()))
-        if tuning.plot:
-            from windtunnel.catalog.writing import write_whole
-            from windtunnel.report.search_plot import search_svg
-
-            write_whole(tuning.plot, [search_svg(done.study.trials)])
+        trials = [trial for trial in done.study.trials if trial.number not in done.study.twins]
+        notes = done.notes
+        document = answered(search, done.progress, done, traded(search, done.progress, ()))
     else:
-        progress, bests = _every_plan(search)
-        document = _answer(search, progress, None, _traded(search, progress, bests))
-    document["buys"] = _buys(search, document["best"]) if tuning.what_if and document["best"] else None
+        progress, bests = _every_plan(search, quiet=output.quiet)
+        document = answered(search, progress, None, traded(search, progress, bests))
+    document["buys"] = bought(search, document["best"]) if tuning.what_if and document["best"] else None
+    if tuning.plot:
+        write_plot(tuning.plot, trials)
+    if tuning.report:
+        from windtunnel.report.journal import journal_blocks
+
+        write_report(tuning.report, search, document, trials, journal_blocks(notes))
     print_json(document) if output.json else print_screen(_screen(document), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1
@@ -91,34 +97,6 @@ def tune(
     return INTERRUPTED if clock.stopped else 0
 
 
-def _buys(search: _Search, best: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a larger cluster would buy over the best plan."""
-    from windtunnel.catalog.dump import job_to_mapping
-    from windtunnel.catalog.jobs import load_job
-    from windtunnel.projection.project import project
-    from windtunnel.search.buys import buys
-    from windtunnel.store.journal import InMemory
-
-    found = buys(project(load_job(best["job"])), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
-    return [asdict(item) for item in found]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
-    """What is asked for."""
-
-    asked: Request
-    base: Job
-    axes: Space
-    aim: Goal
-    clock: Clock
-    top: int
-    output: Output
-
-    def job_of(self, plan: Plan) -> Job:
-        return self.asked.vary(plan.changes)
-
-
 def _screen(document: Mapping[str, Any]) -> RenderableType:
     from windtunnel.report.study import study_text
     from windtunnel.report.tune import answer_text
@@ -126,67 +104,7 @@ def _screen(document: Mapping[str, Any]) -> RenderableType:
     return answer_text(document, study_text(document))
 
 
-def _traded(search: _Search, progress: Progress, bests: Sequence[Plan]) -> list[Plan]:
-    """Plans that may be on the front of the objectives: the best of each slice, and where memory counts, what trades it
-    against time, timed exactly."""
-    from windtunnel.projection.project import project
-    from windtunnel.search.exhaustive import Plan, pareto
-
-    names = {objective.name for objective in search.aim.objectives}
-    if len(names) == 1:
-        return []
-    found = [*bests, *progress.found]
-    for _, peak, changes in pareto(progress) if "memory" in names else ():
-        seconds = project(search.asked.vary(changes)).step_time
-        found.append(Plan(changes=changes, step_time=seconds, peak_device=peak))
-    return found
-
-
-def _answer(search: _Search, progress: Progress, done: Studied | None, candidates: Sequence[Plan]) -> dict[str, Any]:
-    """The document of an answer, or of why there is none."""
-    from windtunnel.projection.project import project
-    from windtunnel.report.study import study_document
-    from windtunnel.report.tune import answer_document
-    from windtunnel.search.answer import attribution, changed, sensitivity
-    from windtunnel.search.close_call import CLOSE, close_call, shape
-    from windtunnel.search.minimum import infeasible, minimum_accelerators
-
-    asked, base, clock = search.asked, search.base, search.clock
-    seconds, interrupted, baseline = clock.elapsed, clock.stopped, project(search.base)
-    if progress.best is None:
-        lacking = infeasible(base, progress, asked.vary, clock.over)
-        document = answer_document(
-            baseline, None, progress, seconds, infeasible=lacking, interrupted=interrupted, accelerators=None
-        )
-        return document | study_document(search.aim, progress, search.job_of, baseline, None, done)
-    changes = progress.best.changes
-    best = project(asked.load(changes))
-    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary)
-    near = [plan for plan in progress.found[1:] if plan.step_time <= (1 + CLOSE) * progress.best.step_time]
-    document = answer_document(
-        baseline,
-        best,
-        progress,
-        seconds,
-        steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary),
-        neighbours=neighbours,
-        accelerators=None if interrupted else minimum_accelerators(base, asked.vary, clock.over),
-        interrupted=interrupted,
-    )
-    return document | study_document(
-        search.aim,
-        progress,
-        search.job_of,
-        baseline,
-        best,
-        done,
-        candidates=candidates,
-        call=close_call(best, [project(search.job_of(plan)) for plan in near]),
-        basin=shape(neighbours),
-    )
-
-
-def _every_plan(search: _Search) -> tuple[Progress, list[Plan]]:
+def _every_plan(search: Search, *, quiet: bool) -> tuple[Progress, list[Plan]]:
     """The exhaustive search, slice by slice where the objective is not the step time alone; and each slice's best."""
     from windtunnel.search.examine import Examiner
     from windtunnel.search.exhaustive import Progress
@@ -201,7 +119,7 @@ def _every_plan(search: _Search) -> tuple[Progress, list[Plan]]:
     bests: list[Plan] = []
     for part in parts:
         one = Progress()
-        _run(Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top), one, search)
+        _run(Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top), one, search, quiet=quiet)
         if len(parts) == 1 and search.aim.target is None:
             return one, []
         bests += one.found[:1]
@@ -213,7 +131,7 @@ def _every_plan(search: _Search) -> tuple[Progress, list[Plan]]:
     return total, bests
 
 
-def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:
+def _run(examiner: Examiner, progress: Progress, search: Search, *, quiet: bool) -> None:
     """Search on all processors with a status line on a terminal; Ctrl-C and SIGTERM end it and keep what was found."""
     from windtunnel.search.exhaustive import Exhaustive
 
@@ -221,7 +139,7 @@ def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:
         best = f", best {progress.best.step_time:.3f} s" if progress.best else ""
         return f"{progress.phase}: {progress.evaluated:,} plans of {progress.enumerated:,}{best}"
 
-    line = StatusLine(search.clock, said, quiet=search.output.quiet)
+    line = StatusLine(search.clock, said, quiet=quiet)
     workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
     try:
         with search.clock.stoppable():
@@ -232,14 +150,15 @@ def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:
         line.clear()
 
 
-def _check_plot(tuning: Tuning) -> None:
-    if tuning.plot is None:
-        return
-    if not tuning.plot.endswith(".svg"):
-        raise FormatError(Fault("--plot", tuning.plot, "a search is drawn as SVG", "name a file that ends in .svg"))
-    if not tuning.is_study:
-        rule = "an exhaustive search has no trials to draw"
-        raise FormatError(Fault("--plot", tuning.plot, rule, "name proposers, as --proposer seed,local"))
+def _check_files(tuning: Tuning) -> None:
+    """Names of files that cannot become what is asked for are told before the search."""
+    if tuning.report:
+        check_report(tuning.report)
+    if tuning.plot:
+        check_plot(tuning.plot)
+        if not tuning.is_study:
+            rule = "an exhaustive search has no trials to draw"
+            raise FormatError(Fault("--plot", tuning.plot, rule, "name proposers, as --proposer seed,local"))
 
 
 SMALL = 200

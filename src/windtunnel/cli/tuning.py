@@ -46,7 +46,10 @@ class Tuning:
     study: Annotated[str | None, Parameter(metavar="FILE", help="Keep every trial in a study.")] = None
     resume: Annotated[bool, switch("Go on with a study that exists.")] = False
     what_if: Annotated[bool, switch("Also what more memory and more accelerators would buy.")] = False
-    plot: Annotated[str | None, Parameter(metavar="FILE", help="Draw the search: .svg.")] = None
+    plot: Annotated[str | None, Parameter(metavar="FILE", help="Draw the search: .svg, or .png (extra png).")] = None
+    report: Annotated[
+        str | None, Parameter(metavar="FILE", help="Write answer and search as a report: .html or .md.")
+    ] = None
 
     @property
     def names(self) -> list[str]:

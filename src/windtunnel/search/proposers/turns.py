@@ -1,23 +1,17 @@
-"""Whose turn it is: proposers that stop after so many calls, and those that only step in where they are needed."""
+"""Proposers that stop after so many calls, to leave some for those after them."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from math import inf
 
 from windtunnel.search.proposers.base import Proposer
 from windtunnel.search.trial import FREE, Proposal, Trial
 
 
 class Turn:
-    """Another proposer, until ``most_calls`` of its plans were tried, and only while ``needed``."""
+    """Another proposer, until ``most_calls`` of its plans were tried."""
 
-    def __init__(
-        self, proposer: Proposer, *, most_calls: float = inf, needed: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, proposer: Proposer, most_calls: int) -> None:
         self._proposer = proposer
         self._most_calls = most_calls
-        self._needed = needed
         self._calls = 0
         self._under_way = 0
 
@@ -27,7 +21,7 @@ class Turn:
 
     @property
     def finished(self) -> bool:
-        return self._proposer.finished or not self._needed() or self._calls >= self._most_calls
+        return self._proposer.finished or self._calls >= self._most_calls
 
     def ask(self) -> Proposal | None:
         """None also while as many plans are under way as it may still try."""
