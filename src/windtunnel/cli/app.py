@@ -40,6 +40,7 @@ VERBS = {
         "windtunnel.cli.calibrate:calibrate",
         "Refit the constants on measured runs, sources left out in turn.",
     ),
+    "mcp": ("windtunnel.mcp.verb:mcp", "The tuning agent's tools for any assistant that speaks MCP."),
     "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),
     "show": ("windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
 }
