@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 
 import pytest
 
@@ -67,8 +68,40 @@ def test_a_profile_of_another_device_is_flagged(cli, profile_file):
     assert any("measured on NVIDIA H100" in warning for warning in document["warnings"])
 
 
+def test_every_second_says_where_it_comes_from(cli, profile_file):
+    document = cli("project", *JOB, "--profile", profile_file, "--json").document
+    evidence = document["evidence"]
+    assert sum(sum(kinds.values()) for kinds in evidence.values()) == pytest.approx(document["step_time"])
+    assert evidence["compute"]["measured"] > 0.5 * document["time"]["compute"]
+    assert sum(evidence["optimizer"].values()) == pytest.approx(evidence["optimizer"]["simulated"])
+    low, high = document["uncertainty"]["step_time"]
+    assert low < document["step_time"] < high
+    assert high / document["step_time"] - 1 == pytest.approx(0.1, abs=0.03)  # the spread of what was measured
+
+
+def test_explained_on_measured_seconds(cli, profile_file):
+    document = cli("project", *JOB, "--profile", profile_file, "--explain", "--elasticity", "--json").document
+    assert document["explain"]["binding"][0]["share"] > 0.5
+    assert all(0 < knob["simulated"] <= 1 for knob in document["explain"]["knobs"])
+    slopes = {entry["path"]: entry["value"] for entry in document["elasticity"]}
+    alone = {e["path"]: e["value"] for e in cli("project", *JOB, "--elasticity", "--json").document["elasticity"]}
+    assert abs(slopes["cluster.accelerator.peaks"]) < 0.01 < abs(alone["cluster.accelerator.peaks"])
+
+
+def test_drawn_and_traced_on_measured_seconds(cli, profile_file, tmp_path):
+    path = tmp_path / "trace.json"
+    done = cli("project", *JOB, "--profile", profile_file, "--timeline", "--trace", str(path), "--json")
+    spans = [span for stage in done.document["timeline"] for span in stage["spans"]]
+    assert max(span["end"] for span in spans) == pytest.approx(done.document["step_time"])
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert all(event["args"]["evidence"] for event in events)
+    forward = next(event for event in events if event["name"].startswith("forward"))
+    assert "measured" in forward["args"]["evidence"]
+    assert "One step" in cli("project", *JOB, "--profile", profile_file, "--timeline").out
+
+
 def test_what_cannot_be_combined_is_refused(cli, profile_file):
-    assert cli("project", *JOB, "--profile", profile_file, "--explain").code == 2
+    assert cli("project", *JOB, "--profile", profile_file, "--anchor", "own.yaml").code == 2
     assert cli("project", *JOB, "--mode", "both").code == 2
     assert cli("project", *JOB, "--profile", "nowhere.yaml").code == 2
     assert cli("measure", "--suite", "grand").code == 2

@@ -7,7 +7,7 @@ from typing import Literal
 
 from windtunnel.cost.measured import MeasuredSource, measured_source
 from windtunnel.cost.profile import Key, Pass, Profile
-from windtunnel.cost.profile_keys import op_key, optimizer_key, unit_key
+from windtunnel.cost.profile_keys import gathered_by_unit, op_key, optimizer_key, unit_key
 from windtunnel.job.job import Job
 from windtunnel.measure.task import Task
 from windtunnel.measure.wanted import asked
@@ -47,7 +47,8 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
         if named is not None and isinstance(priced.op, Gemm | GroupedGemm | Attention):
             ops[named] += priced.seconds / step
             described[named] = priced.op
-    found = [_unit_task(sized, share, known, co_runners, UNIT_KERNELS[layers]) for sized, share in units.items()]
+    sharded, kernel = gathered_by_unit(job), UNIT_KERNELS[layers]
+    found = [_unit_task(sized, share, known, (co_runners, sharded), kernel) for sized, share in units.items()]
     found += [
         Task(
             keys=(named,),
@@ -63,14 +64,16 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
     return tuple(sorted(found, key=lambda task: -task.value))
 
 
-def _unit_task(sized: Sizes, share: float, known: Profile, co_runners: int, kernel: str) -> Task:
-    passes = UNIT_PASSES[:2] if sized.kind == "embedding" else UNIT_PASSES
-    keys = tuple(unit_key(sized, phase, co_runners) for phase in passes)
+def _unit_task(sized: Sizes, share: float, known: Profile, how: tuple[int, bool], kernel: str) -> Task:
+    """``how``: co-runners, and whether parameters are gathered before use, in which case a backward is never split."""
+    co_runners, sharded = how
+    passes = UNIT_PASSES[:2] if sized.kind == "embedding" or sharded else UNIT_PASSES
+    keys = tuple(unit_key(sized, phase, co_runners, sharded=sharded) for phase in passes)
     return Task(
         keys=keys,
         kernel=kernel,
-        arguments=(sized, co_runners),
-        label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens",
+        arguments=(sized, co_runners, sharded),
+        label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens{', sharded' if sharded else ''}",
         share=share,
         uncertainty=_doubt(known, keys[0]),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from windtunnel.job.job import Job
@@ -57,7 +58,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Shares of the busiest rank's seconds by where they come from."""
+    """Shares of seconds by where they come from."""
 
     measured: float = 0.0
     interpolated: float = 0.0
@@ -74,11 +75,12 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One change of the plan and the step time it would give."""
+    """One change of the plan and the step time it would give, ``simulated`` of whose seconds only formulas know."""
 
     changes: tuple[tuple[str, object], ...]
     step_time: float
     peak_device: float
+    simulated: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,10 @@ class RunAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``."""
+    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``.
+
+    ``evidence``: of every part of ``time``, where its seconds come from; empty where all of them are simulated.
+    """
 
     job: Job
     step_time: float
@@ -140,6 +145,7 @@ class Projection:
     provenance: Provenance
     costs: StepCosts
     timeline: Timeline
+    evidence: Mapping[str, Provenance] = field(default_factory=dict)
     run: RunAnswer | None = None
     explanation: Explanation | None = None
     uncertainty: Uncertainty | None = None

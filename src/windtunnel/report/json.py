@@ -169,7 +169,12 @@ def _explanation(explanation: Explanation) -> dict[str, Any]:
         "binding": plain(explanation.binding),
         "assumptions": plain(explanation.assumptions),
         "knobs": [
-            {"changes": plain(dict(knob.changes)), "step_time": knob.step_time, "peak_device": knob.peak_device}
+            {
+                "changes": plain(dict(knob.changes)),
+                "step_time": knob.step_time,
+                "peak_device": knob.peak_device,
+                "simulated": knob.simulated,
+            }
             for knob in explanation.knobs
         ],
     }
