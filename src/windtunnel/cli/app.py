@@ -32,7 +32,7 @@ VERBS = {
         "What a study has tried: all trials, the best, or JSON lines.",
     ),
     "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
-    "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
+    "profile": ("windtunnel.cli.profile:profile", "What a profile holds; two compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
     "calibrate": (

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from windtunnel.cost.profile import Profile
     from windtunnel.cost.source import CostSource
     from windtunnel.job.job import Job
+    from windtunnel.projection.in_model import PilotStep
     from windtunnel.projection.result import Projection
 
 Mode = Literal["simulated", "measured", "both"]
@@ -67,11 +68,16 @@ class Measured(Simulated):
     both: bool
 
     def priced(self, job: Job) -> tuple[Projection, MeasuredSource]:
+        from windtunnel.catalog.pilots import eager_software
         from windtunnel.cost.suits import warnings
         from windtunnel.projection.measured import project_measured
+        from windtunnel.projection.pilot_memory import anchored_on_pilots
 
         projection, source = project_measured(job, self.profile)
-        return replace(projection, warnings=(*projection.warnings, *warnings(job, self.profile))), source
+        memory = projection.memory
+        anchored = anchored_on_pilots(job, memory, self.profile, eager_software())
+        sentences = (*projection.warnings, *warnings(job, self.profile))
+        return replace(projection, memory=replace(memory, anchored=anchored), warnings=sentences), source
 
     def certain(self, projection: Projection, source: CostSource | None) -> Projection:
         from windtunnel.catalog.calibration import with_measured_uncertainty
@@ -91,8 +97,9 @@ class Measured(Simulated):
         from windtunnel.projection.project import project
         from windtunnel.report.json import projection_document
         from windtunnel.report.measured import evidence_document, ops_document
+        from windtunnel.report.plain import plain
 
-        found = {"evidence": evidence_document(projection)}
+        found = {"evidence": evidence_document(projection), "pilots": plain(self._pilots(job))}
         if not self.both:
             return found
         simulated = projection_document(project(job))
@@ -102,8 +109,14 @@ class Measured(Simulated):
         from windtunnel.projection.project import project
         from windtunnel.report.measured import evidence_text, ops_text
 
-        evidence = evidence_text(projection, project(job))
+        evidence = evidence_text(projection, project(job), self._pilots(job))
         return [evidence, ops_text(self._rows(job, projection, source))] if self.both else [evidence]
+
+    def _pilots(self, job: Job) -> tuple[PilotStep, ...]:
+        from windtunnel.catalog.pilots import eager_software
+        from windtunnel.projection.in_model import pilot_steps
+
+        return pilot_steps(job, self.profile, eager_software())
 
     def _rows(self, job: Job, projection: Projection, source: CostSource | None) -> Any:
         from windtunnel.cost.simulated import simulated_source

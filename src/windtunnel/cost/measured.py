@@ -8,6 +8,7 @@ from functools import lru_cache
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.cost.profile import Estimate, Key, Pass, Profile
 from windtunnel.cost.profile_keys import (
+    LAYER_OVER_OPS,
     calibration_key,
     collective_key,
     gathered_by_unit,
@@ -140,7 +141,9 @@ def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
         return _ratios(found, summed, "measured")
     if all(estimate is not None for estimate in found.values()):
         return _ratios(found, summed, "interpolated")
-    general = (source.profile.find(calibration_key(f"layer_over_ops/{phase}")) for phase in ("forward", "backward"))
+    if unit.layer is None:
+        return Whole()
+    general = (source.profile.find(calibration_key(name)) for name in LAYER_OVER_OPS)
     forward, back = (entry.seconds if entry else 1.0 for entry in general)
     return Whole(forward, back, back)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.cost.profile import Key, Pass, key
+from windtunnel.cost.profile import CALIBRATION, Key, Pass, key
 from windtunnel.dtypes import activation
 from windtunnel.job.job import Job
 from windtunnel.ops.op import Attention, Gemm, GroupedGemm, Op, Scan, Stream
@@ -100,6 +100,10 @@ def optimizer_key(job: Job, parameters: float) -> Key:
     return key(name, "step", activation(job.plan.precision.compute), {"parameters": parameters})
 
 
+LAYER_OVER_OPS = ("layer_over_ops/forward", "layer_over_ops/backward")
+"""Names of the ratios of whole layers to the sums of their ops."""
+
+
 def calibration_key(name: str) -> Key:
     """The key of a dimensionless figure of the machine, such as what traffic beside compute costs."""
-    return key(f"calibration/{name}", "none", "any", {})
+    return key(f"{CALIBRATION}{name}", "none", "any", {})

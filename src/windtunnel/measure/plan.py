@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Literal
 
+from windtunnel.catalog.pilots import eager_software
 from windtunnel.cost.measured import MeasuredSource, measured_source
 from windtunnel.cost.profile import Key, Pass, Profile
 from windtunnel.cost.profile_keys import gathered_by_unit, op_key, optimizer_key, unit_key
@@ -14,7 +15,9 @@ from windtunnel.measure.wanted import asked
 from windtunnel.ops.op import Attention, Gemm, GroupedGemm
 from windtunnel.ops.sizes import Sizes, sizes
 from windtunnel.projection.evidence import priced_ops
+from windtunnel.projection.pilots import pilot_key, pilots, runs_alone
 from windtunnel.projection.project import project
+from windtunnel.projection.result import Memory
 
 DOUBT = 0.25
 """Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
@@ -61,6 +64,7 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
         for named, share in ops.items()
     ]
     found += _optimizer_tasks(job, source, known, projection.time.optimizer / step)
+    found += _pilot_tasks(job, known, projection.memory, co_runners)
     return tuple(sorted(found, key=lambda task: -task.value))
 
 
@@ -93,6 +97,31 @@ def _optimizer_tasks(job: Job, source: MeasuredSource, known: Profile, share: fl
         for named, count in recorder.optimizers.items()
         if named == optimizer_key(job, count)
     ]
+
+
+STACKED = 0.02
+"""Relative uncertainty of a sum of units as the time of a model: what pilots were seen to take more or less."""
+
+
+def _pilot_tasks(job: Job, known: Profile, memory: Memory, co_runners: int) -> list[Task]:
+    """Pilots, for what no op shows: peak memory, on which all of that half stands, and the time of a whole stack."""
+    low, high = memory.interval
+    found = []
+    for pilot in pilots(job, eager_software()):
+        layers = f"a pilot of {pilot.model.num_layers} layers"
+        keys = tuple(pilot_key(pilot, what) for what in ("bytes/allocated", "bytes/reserved"))
+        doubt = (high - low) / 2 / memory.peak.device if known.find(keys[0]) is None else 0.0
+        found.append(_pilot_task(keys, "weighed_pilot", (pilot,), f"peak memory of {layers}", doubt))
+        if runs_alone(pilot):
+            keys = (pilot_key(pilot, "pilot", co_runners),)
+            doubt = STACKED if known.find(keys[0]) is None else 0.0
+            found.append(_pilot_task(keys, "pilot", (pilot, co_runners), f"step of {layers}", doubt))
+    return found
+
+
+def _pilot_task(keys: tuple[Key, ...], kernel: str, arguments: tuple[object, ...], label: str, doubt: float) -> Task:
+    kernel = f"windtunnel.measure.torch.pilot:{kernel}"
+    return Task(keys=keys, kernel=kernel, arguments=arguments, label=label, share=1.0, uncertainty=doubt)
 
 
 def _doubt(known: Profile, named: Key) -> float:

@@ -26,11 +26,44 @@ class FlopsPerToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PilotMemory:
+    """Peak bytes of a pilot's step as its allocator counts them, and what its own projection ``explained``."""
+
+    layers: int
+    allocated: float
+    reserved: float
+    explained: float
+
+    @property
+    def live_excess(self) -> float:
+        """Bytes alive beyond what is counted; negative where too much was counted."""
+        return self.allocated - self.explained
+
+    @property
+    def framework_overhead(self) -> float:
+        """Bytes the allocator holds beyond what is alive."""
+        return self.reserved - self.allocated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchoredMemory:
+    """Device bytes of the worst stage with the residuals of measured pilots: the point, and an upper bound."""
+
+    stage: int
+    point: float
+    upper: float
+    verdict: Verdict
+    live_excess: float
+    framework_overhead: float
+    pilots: tuple[PilotMemory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Peak bytes of the worst rank and of every stage at its own peak moment.
 
     ``interval`` holds the device bytes of the worst rank in four runs of five. ``host`` bytes of a rank are offloaded,
-    ``host_checkpoint`` what a synchronous save stages there besides.
+    ``host_checkpoint`` what a synchronous save stages there besides. ``anchored``: where pilots were measured.
     """
 
     verdict: Verdict
@@ -39,6 +72,7 @@ class Memory:
     stages: tuple[MemoryBreakdown, ...]
     host: float
     host_checkpoint: float
+    anchored: AnchoredMemory | None = None
 
     @property
     def peak(self) -> MemoryBreakdown:

@@ -152,6 +152,7 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "host": memory.host,
         "host_checkpoint": memory.host_checkpoint,
         "stages": [_stage(stage) for stage in memory.stages],
+        **({} if memory.anchored is None else {"anchored": plain(memory.anchored)}),
     }
 
 

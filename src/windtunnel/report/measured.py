@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windtunnel.projection.evidence import OpComparison
+from windtunnel.projection.in_model import PilotStep
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import provenance_words, signed_percent
 from windtunnel.report.plain import plain
@@ -20,8 +21,8 @@ SHOWN = 25
 """Ops on a screen; the JSON document has all."""
 
 
-def evidence_text(projection: Projection, simulated: Projection) -> RenderableType:
-    """How well every second of the step is known, part by part, and what simulation alone says."""
+def evidence_text(projection: Projection, simulated: Projection, pilots: Sequence[PilotStep] = ()) -> RenderableType:
+    """How well every second of the step is known, part by part, what simulation alone says, and pilots for a check."""
     alone = human_seconds(simulated.step_time)
     ratio = signed_percent(simulated.step_time / projection.step_time - 1)
     rows = [
@@ -33,6 +34,16 @@ def evidence_text(projection: Projection, simulated: Projection) -> RenderableTy
         Text.assemble(("Evidence  ", "bold"), provenance_words(projection.provenance)),
         *rows,
         Text(f"  simulated alone: {alone} a step ({ratio})", style="dim"),
+        *[_pilot_line(pilot) for pilot in pilots],
+    )
+
+
+def _pilot_line(pilot: PilotStep) -> Text:
+    beside = f", {pilot.beside} beside it" if pilot.beside else ""
+    return Text(
+        f"  pilot of {pilot.layers} layers{beside}: took {human_seconds(pilot.measured)}, its parts "
+        f"{human_seconds(pilot.projected)} ({signed_percent(pilot.projected / pilot.measured - 1)})",
+        style="dim",
     )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from windtunnel.projection.result import Assumption, Binding, Knob, Projection
 from windtunnel.report.figures import bar, percent, shown, thousands
 from windtunnel.report.json import FLOPS_CONVENTION, warnings_of
-from windtunnel.report.memory import memory_table, verdict_line
+from windtunnel.report.memory import anchored_lines, memory_table, verdict_line
 from windtunnel.report.origin import assumed_lines
 from windtunnel.step.parts import COMMUNICATION, NAMES
 from windtunnel.units import human_count, human_rate, human_seconds
@@ -27,6 +27,7 @@ def projection_text(projection: Projection) -> RenderableType:
         title(projection),
         Text(),
         verdict_line(projection.memory),
+        *anchored_lines(projection.memory),
         *_speed(projection),
         Text(),
         *_time(projection),
