@@ -32,7 +32,15 @@ from windtunnel.catalog.format import (
     refuse,
 )
 from windtunnel.dtypes import Compute, Storage
-from windtunnel.job.plan import ContextParallelKind, Dispatcher, RecomputeModule, RecomputePolicy, Schedule, Strategy
+from windtunnel.job.plan import (
+    ContextParallelKind,
+    Dispatcher,
+    OffloadModule,
+    RecomputeModule,
+    RecomputePolicy,
+    Schedule,
+    Strategy,
+)
 from windtunnel.job.record import Bar, FlopsConvention, MemoryKind, MemoryRank
 from windtunnel.job.software import AttentionBackend, CudaGraphs, Framework, GraphScope
 
@@ -173,7 +181,7 @@ class ContextParallelSection(Section):
 
 class OffloadSection(Section):
     activations: Share = 0.0
-    modules: Annotated[tuple[RecomputeModule, ...], BeforeValidator(listed)] | None = None
+    modules: Annotated[tuple[OffloadModule, ...], BeforeValidator(listed)] | None = None
     optimizer: Literal["none", "cpu"] = "none"
 
 

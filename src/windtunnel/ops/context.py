@@ -27,6 +27,8 @@ class Context:
     fused_kernels: bool
     compiled: bool
     kept_tensors: str
+    weighs_in_experts: bool
+    fused_qkv: bool
     keeps_quantized_inputs: bool
     local_spec: bool
     gather_in_fp8: bool
@@ -82,6 +84,8 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
         kept_tensors=software.traits.kept_tensors,
+        weighs_in_experts=software.traits.weighs_in_experts,
+        fused_qkv=software.traits.fused_qkv,
         keeps_quantized_inputs=software.traits.keeps_quantized_inputs,
         local_spec=software.is_megatron and software.transformer_impl == "local",
         gather_in_fp8=software.is_megatron and is_quantized("bf16" if high_precision else plan.precision.compute),
