@@ -85,3 +85,14 @@ def test_every_tensor_named_exists(make_job: MakeJob) -> None:
             for unit, _ in units(job, chunk):
                 held |= {(op.name.partition(":")[0], kept.name) for op in lower_unit(job, unit) for kept in op.keeps}
     assert set(INPUT_OF) - held <= {("qkv", "rotated_qk")}
+
+
+@pytest.mark.parametrize(("model", "elements"), [("llama3.1-8b", 32 * 2 * 14336), ("qwen3-30b-a3b", 48 * 2 * 8 * WIDTH)])
+def test_an_activation_input_in_fp8_is_half_as_large(make_job: MakeJob, model: str, elements: int) -> None:
+    """Megatron-core's activation_func_fp8_input_store."""
+
+    def kept(**precision: str) -> float:
+        job = make_job({"model": model, "plan.precision": {"compute": "bf16", **precision}})
+        return kept_chunk(job, job.plan.pipeline.layout[0]).activations
+
+    assert kept() - kept(activation_input="fp8") == pytest.approx(TOKENS * elements)

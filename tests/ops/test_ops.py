@@ -31,6 +31,7 @@ WHOLE = Context(
     compute="bf16",
     fused_attention=True,
     fp8_attention=False,
+    activation_input=2.0,
     fused_kernels=True,
     compiled=False,
     kept_tensors="megatron",

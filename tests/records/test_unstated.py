@@ -45,7 +45,8 @@ def test_an_open_recompute_spans_none_and_full(record: Record) -> None:
     assert found[1].peak.device > given.peak.device > found[2].peak.device
     assert (given.verdict, joint_verdict(found)) == ("oom", "borderline")
     row = next(row for row in check_record(record).rows if row.quantity == "memory")
-    assert row.interval is not None and row.measured is not None
+    assert row.interval is not None
+    assert row.measured is not None
     assert row.interval[0] < row.measured < row.interval[1]
 
 

@@ -144,6 +144,7 @@ class PrecisionSection(Section):
     optimizer_state: Storage | None = None
     first_last_layers_bf16: SomeLayers = 0
     attention: Storage | None = None
+    activation_input: Storage | None = None
 
 
 class RecomputeSection(Section):

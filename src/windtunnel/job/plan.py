@@ -110,6 +110,8 @@ class Precision:
     optimizer_state: Storage
     first_last_layers_bf16: int = 0
     attention: str = "bf16"
+    activation_input: str = "bf16"
+    """What the input of a gated or plain activation function waits for backward in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ class Context:
     compute: Compute
     fused_attention: bool
     fp8_attention: bool
+    activation_input: float
     fused_kernels: bool
     compiled: bool
     kept_tensors: str
@@ -81,6 +82,7 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         compute="bf16" if high_precision else plan.precision.compute,
         fused_attention=software.attention != "unfused",
         fp8_attention=plan.precision.attention == "fp8",
+        activation_input=BYTES[plan.precision.activation_input],
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
         kept_tensors=software.traits.kept_tensors,

@@ -164,9 +164,8 @@ def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> t
         dropped = WHOLE | PER_OP
         scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, dropped)
         return (*kept_activation(ctx, rows, width, gated=model.gated, modules=dropped), scattered)
-    size = ctx.width * rows * width
     return (
-        Kept("expert_up", (2 if model.gated else 1) * size, WHOLE),
+        Kept("expert_up", (2 if model.gated else 1) * ctx.activation_input * rows * width, WHOLE),
         Kept("expert_product", ctx.saved_width * rows * width, ACTIVATION),
     )
 
