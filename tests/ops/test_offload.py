@@ -87,7 +87,9 @@ def test_every_tensor_named_exists(make_job: MakeJob) -> None:
     assert set(INPUT_OF) - held <= {("qkv", "rotated_qk")}
 
 
-@pytest.mark.parametrize(("model", "elements"), [("llama3.1-8b", 32 * 2 * 14336), ("qwen3-30b-a3b", 48 * 2 * 8 * WIDTH)])
+@pytest.mark.parametrize(
+    ("model", "elements"), [("llama3.1-8b", 32 * 2 * 14336), ("qwen3-30b-a3b", LAYERS * 2 * 8 * WIDTH)]
+)
 def test_an_activation_input_in_fp8_is_half_as_large(make_job: MakeJob, model: str, elements: int) -> None:
     """Megatron-core's activation_func_fp8_input_store."""
 
