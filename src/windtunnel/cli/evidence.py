@@ -87,11 +87,11 @@ def _carrying(found: Anchor) -> Callable[[Job], Projection]:
 
 def _profiled(path: str, base: Job, output: Output) -> Evidence:
     from windtunnel.catalog.profiles import read_profile
-    from windtunnel.cost.measured import device_warnings
+    from windtunnel.cost.suits import warnings
     from windtunnel.projection.measured import project_measured
 
     profile = read_profile(path)
-    for warning in device_warnings(base, profile):
+    for warning in warnings(base, profile):
         print_note(f"warning: {warning}", output)
     name = f"profile {_digest(base.constants, profile)}"
     return Evidence(name=name, projected=lambda job: project_measured(job, profile)[0], certifies=False)

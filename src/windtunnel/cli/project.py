@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from windtunnel.calibration.anchor import Anchor
+    from windtunnel.cli.measured import Simulated
+    from windtunnel.cost.source import CostSource
     from windtunnel.job.job import Job
     from windtunnel.projection.result import Projection
     from windtunnel.step.streams import StreamSpan
@@ -49,11 +51,9 @@ def project(
     output: Output = DEFAULT,
 ) -> int:
     """Memory and throughput of one job."""
-    from windtunnel.catalog.calibration import with_uncertainty
     from windtunnel.cli.evidence import anchor_of
-    from windtunnel.projection.elasticity import elasticity as elasticities
+    from windtunnel.cli.measured import pricing
     from windtunnel.projection.explain import explain as explanations
-    from windtunnel.projection.project import project as run
     from windtunnel.report.json import elasticity_document, projection_document, warnings_of
 
     if flags.schedule == ALL_SCHEDULES:
@@ -63,26 +63,23 @@ def project(
         }  # fmt: skip
         _refuse_beside_all(name for name, given in options.items() if given)
         return _compare_schedules(job, replace(flags, schedule=None), output)
-    if profile is not None or mode is not None:
-        from windtunnel.cli.measured import project_measured
-
-        _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace, anchor=anchor)
-        return project_measured(request(job, flags).load(), profile, mode or "measured", output)
+    prices = pricing(profile, mode, anchored=bool(anchor))
     asked = request(job, flags)
     found = anchor_of(asked.load(), anchor, output) if anchor else None
     load = asked.load if found is None else replace(asked, constants=found.values).load
-    load = _balanced(load) if balance else load
-    projection = run(load())
+    load = _balanced(load, prices) if balance else load
+    real = load()
+    projection, source = prices.priced(real)
     if explain:
-        projection = explanations(projection, load)
-    projection = with_uncertainty(projection) if found is None else _carried(projection, found)
-    slopes = elasticities(projection.job) if elasticity else None
+        projection = explanations(projection, load, prices.run, source)
+    projection = prices.certain(projection, source) if found is None else _carried(projection, found)
+    slopes = prices.slopes(projection, source) if elasticity else None
     if trace is not None:
-        _write_trace(projection, trace)
+        _write_trace(projection, source, trace)
         print_note(f"wrote {trace}: open it at ui.perfetto.dev", output)
     print_warnings(warnings_of(projection), output)
     if output.json:
-        document = projection_document(projection)
+        document = projection_document(projection) | prices.document(real, projection, source)
         if slopes is not None:
             document["elasticity"] = elasticity_document(slopes)
         if timeline:
@@ -93,7 +90,8 @@ def project(
         return 0
     from windtunnel.report.text import elasticity_text, explanation_text, projection_text
 
-    print_screen(projection_text(projection), output)
+    for screen in (projection_text(projection), *prices.screens(real, projection, source)):
+        print_screen(screen, output)
     if timeline:
         from windtunnel.report.timeline import timeline_text
 
@@ -105,12 +103,13 @@ def project(
     return 0
 
 
-def _balanced(load: Callable[..., Job]) -> Callable[..., Job]:
+def _balanced(load: Callable[..., Job], prices: Simulated) -> Callable[..., Job]:
     """Loads the job with the balanced layout of what was asked for, and with changes on top of it."""
     from windtunnel.projection.layouts import balanced
     from windtunnel.schedule.layout import layout_text
 
-    layout = layout_text(balanced(load()))
+    projection, source = prices.priced(load())
+    layout = layout_text(balanced(projection.job, source))
     return lambda further=None: load({"plan.pipeline.layout": layout, **(further or {})})
 
 
@@ -124,14 +123,6 @@ def _refuse_beside_all(options: Iterable[str]) -> None:
     """Raises FormatError for options that look into one projection."""
     rule, remedy = "it looks into one projection, and --schedule all makes many", "name one schedule, or leave it out"
     faults = [Fault(option, "", rule, remedy) for option in options]
-    if faults:
-        raise FormatError(faults)
-
-
-def _refuse_beside_profile(**options: object) -> None:
-    """Raises FormatError for options that vary or redraw a simulated projection."""
-    rule, remedy = "it looks into a simulated projection", "leave out --profile and --mode, or this option"
-    faults = [Fault(f"--{option}", "", rule, remedy) for option, given in options.items() if given]
     if faults:
         raise FormatError(faults)
 
@@ -160,10 +151,12 @@ def _streams(projection: Projection) -> Iterator[tuple[StreamSpan, ...]]:
     return step_streams(projection.job, projection.costs, projection.timeline)
 
 
-def _write_trace(projection: Projection, path: str) -> None:
+def _write_trace(projection: Projection, source: CostSource | None, path: str) -> None:
     from windtunnel.catalog.writing import write_whole
     from windtunnel.memory.over_time import memory_over_time
+    from windtunnel.projection.evidence import of_chunks
     from windtunnel.report.trace import trace_pieces
 
     memory = memory_over_time(projection.job, projection.timeline)
-    write_whole(path, trace_pieces(projection, _streams(projection), memory))
+    evidence = () if source is None else of_chunks(projection.job, source)
+    write_whole(path, trace_pieces(projection, _streams(projection), memory, evidence))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from windtunnel.search.trial import Trial
+    from windtunnel.store.notebook import Note
 
 INTERRUPTED = 130
 
@@ -65,12 +66,13 @@ def tune(
     clock = Clock(budget)
     search = Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), evidence=evidence)
     trials: Sequence[Trial] = ()
+    notes: Sequence[Note] = ()
     if tuning.is_study:
         from windtunnel.cli.studies import studied
 
         done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
         trials = [trial for trial in done.study.trials if trial.number not in done.study.twins]
-        progress = done.progress
+        progress, notes = done.progress, done.notes
         document = answered(search, progress, done, tried(search, progress))
     else:
         from windtunnel.cli.every_plan import every_plan
@@ -82,7 +84,9 @@ def tune(
     if tuning.plot:
         write_plot(tuning.plot, trials)
     if tuning.report:
-        write_report(tuning.report, search, document, trials)
+        from windtunnel.report.journal import journal_blocks
+
+        write_report(tuning.report, search, document, trials, journal_blocks(notes))
     print_json(document) if output.json else print_screen(_screen(document), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1

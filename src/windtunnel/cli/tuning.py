@@ -16,8 +16,19 @@ class Tuning:
     """Options of a study; without any of them every plan is looked at."""
 
     proposer: Annotated[
-        str, Parameter(help="exhaustive, seed, local, random; several with commas take turns, each told of all trials.")
+        str,
+        Parameter(
+            help="exhaustive, seed, local, random, llm; several with commas take turns, each told of all trials; "
+            "seed:12 is at most 12 calls of seed."
+        ),
     ] = "exhaustive"
+    llm: Annotated[
+        str | None, Parameter(metavar="PROVIDER:MODEL", help="The language model that the proposer llm asks.")
+    ] = None
+    llm_timeout: Annotated[str, Parameter(help="Longest single round of the language model.")] = "5 min"
+    llm_choices: Annotated[
+        bool, switch("It picks from a menu by a fixed schema: for models too small to call tools.")
+    ] = False
     seed: Annotated[int, Parameter(help="Of the proposers that draw.")] = 0
     objective: Annotated[
         str, Parameter(help="throughput, cost, time_to_train, accelerators, memory; two or three draw a front.")

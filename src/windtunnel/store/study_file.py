@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +110,26 @@ class StudyFile:
                 values,
             )
         return (self.known(oracle, key) or outcome) if called else outcome
+
+    def write(self, statement: str, values: Sequence[Any], tables: str) -> None:
+        """Carry out one statement on tables that are made first where they are not there."""
+        with self._saying():
+            for table in filter(str.strip, tables.split(";")):
+                self._connection.execute(table)
+            self._connection.execute(statement, values)
+
+    def read(self, table: str, columns: str, rest: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a table; none where the study has no such table."""
+        with self._saying():
+            there = self._connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+            if not there[0]:
+                return []
+            return self._connection.execute(f"SELECT {columns} FROM {table} {rest}", values).fetchall()
+
+    def _is_new(self) -> bool:
+        """Whether the file holds nothing yet."""
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return bool(tables == 0)
 
     def _check(self) -> None:
         with self._saying():
