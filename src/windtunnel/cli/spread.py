@@ -81,8 +81,10 @@ def on_ray(
         raise MissingError(Fault("ray", "", "a portfolio runs on Ray, which is not installed", remedy)) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     here = {"num_cpus": workers, "include_dashboard": False} if address is None else {"address": address}
+    asked_to_stop = signal.getsignal(signal.SIGTERM)  # Ray puts its own in place
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **here)
+        signal.signal(signal.SIGTERM, asked_to_stop)
     except (ConnectionError, ValueError, RuntimeError) as error:
         rule = f"the Ray cluster cannot be reached: {' '.join(str(error).split())[:200]}"
         raise FormatError(Fault("--address", address or "", rule, "see ray status, or add --local")) from None
