@@ -84,6 +84,8 @@ def studied(
     finally:
         watch.clear()
         notes = notebook.notes()
+        if llm is not None:
+            llm.close()
         if isinstance(oracle, Running):
             oracle.close()
         if file is not None:

@@ -20,7 +20,7 @@ def study(
     action: Annotated[
         Literal["show", "top", "export", "report", "journal", "conversation"],
         Parameter(
-            help="show all, the top, export JSON lines, write a report; the journal of a language model, or its answers: "
+            help="show all, the top, export JSON lines, write a report; a language model's journal, or its answers: "
             "what --llm replay:FILE gives again."
         ),
     ],
