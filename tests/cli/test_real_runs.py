@@ -153,21 +153,6 @@ def test_a_study_of_real_runs_survives_them_and_resumes(cli: Any, small: str, tm
     assert all(row["seconds"] > 0 for row in called)
 
 
-def test_a_killed_study_resumes_to_the_same_answer(small: str, tmp_path: Path, cli: Any) -> None:
-    options = (*SPACE, "--proposer", "seed", "--run", command("well"), "--calls", "8", "--json")
-    whole = cli("tune", small, *options, "--study", str(tmp_path / "whole.db")).document["study"]
-    broken = ("tune", small, *options, "--study", str(tmp_path / "broken.db"))
-    program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
-    for seconds in (1.5, 2.5):
-        with subprocess.Popen([*program, *broken, "--resume"], stdout=subprocess.DEVNULL) as process:
-            time.sleep(seconds)
-            process.kill()
-    resumed = cli(*broken, "--resume").document["study"]
-    assert resumed["calls"] == whole["calls"] == 8
-    assert resumed["best"]["changes"] == whole["best"]["changes"]
-    assert resumed["trials"] == whole["trials"]
-
-
 def test_a_stopped_study_ends_its_runs(small: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PIDS": str(tmp_path / "pid")}
     program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
@@ -180,3 +165,19 @@ def test_a_stopped_study_ends_its_runs(small: str, tmp_path: Path) -> None:
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert alive(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_killed_study_leaves_no_run_behind(small: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PIDS": str(tmp_path / "pid")}
+    program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
+    words = ["tune", small, *SPACE, "--proposer", "seed", "--run", command("hang"), "--json"]
+    with subprocess.Popen([*program, *words], stdout=subprocess.PIPE, env=environment) as process:
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.1)
+        time.sleep(0.3)
+        process.kill()
+    group = int((tmp_path / "pid").read_text())
+    end = time.monotonic() + 30
+    while alive(group) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert alive(group) == []

@@ -31,8 +31,9 @@ VERBS = {
         "windtunnel.cli.study:study",
         "What a study has tried: all trials, the best, or JSON lines.",
     ),
+    "portfolio": ("windtunnel.cli.portfolio:portfolio", "Many jobs in many places, the best plan of each, one table."),
     "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
-    "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
+    "profile": ("windtunnel.cli.profile:profile", "What a profile holds; two compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
     "calibrate": (

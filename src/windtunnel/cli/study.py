@@ -20,8 +20,8 @@ def study(
     action: Annotated[
         Literal["show", "top", "export", "report", "journal", "conversation"],
         Parameter(
-            help="show all, the top, export JSON lines, write a report; a language model's journal, or its answers: "
-            "what --llm replay:FILE gives again."
+            help="show all, the top, export JSON lines, write a report; the journal of a language model, or its "
+            "answers: what --llm replay:FILE gives again."
         ),
     ],
     file: Annotated[str, Parameter(help="A file that tune --study wrote.")],
@@ -80,7 +80,7 @@ def _report(
     from windtunnel.report.journal import journal_blocks
 
     check_report(path)
-    search, document = revisited(file, facts, rows, top)
+    search, document = revisited(file, facts, rows, top, output)
     write_report(path, search, document, [row.trial for row in rows], journal_blocks(notes))
     if output.json:
         print_json(document)

@@ -29,6 +29,8 @@ class Contents:
     counted: tuple[Counted, ...]
     chunks: tuple[Chunk, ...]
     """One chunk of each content: its ends are those of all."""
+    alike: tuple[int, ...]
+    """Chunks of one number have the same content under every recompute choice."""
 
 
 def contents(job: Job, recomputes: tuple[Recompute | None, ...]) -> Contents:
@@ -65,4 +67,12 @@ def _contents(
     for index, made_of in enumerate(counted):
         for unit, occurrences in made_of:
             counts[index, units.index(unit)] = occurrences
-    return Contents(units=units, counts=counts, of=np.array(rows, dtype=np.intp), counted=counted, chunks=tuple(chunks))
+    classes: dict[tuple[int, ...], int] = {}
+    return Contents(
+        units=units,
+        counts=counts,
+        of=np.array(rows, dtype=np.intp),
+        counted=counted,
+        chunks=tuple(chunks),
+        alike=tuple(classes.setdefault(column, len(classes)) for column in zip(*rows, strict=True)),
+    )

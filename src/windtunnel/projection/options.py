@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from windtunnel.job.plan import Strategy
+from windtunnel.job.plan import Sharding, Strategy
 from windtunnel.projection.choices import Choice, Kernels, Recompute, Variant
 from windtunnel.projection.contents import Floats, Ints
 
@@ -51,6 +52,8 @@ class Columns:
     group: Ints
     states: tuple[State, ...]
     state: Ints
+    whole: NDArray[np.bool_]
+    """Whether a state shards the parameters too."""
 
 
 @lru_cache(maxsize=1024)
@@ -66,6 +69,7 @@ def as_columns(choices: tuple[Choice, ...]) -> Columns:
         group=group,
         states=states,
         state=state,
+        whole=np.array([Sharding(strategy=s, shard_size=n).shards_parameters for s, n, _ in states]),
     )
 
 
