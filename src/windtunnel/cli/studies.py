@@ -110,6 +110,8 @@ def studied(
         notes = notebook.notes()
     finally:
         watch.clear()
+        if llm is not None:
+            llm.close()
         if isinstance(oracle, Running | Queued):
             oracle.close()
         if file is not None:
