@@ -14,7 +14,8 @@ from windtunnel.job import Job
 from windtunnel.projection.batch import Batch
 from windtunnel.projection.options import Rows, as_columns
 from windtunnel.projection.project import project
-from windtunnel.search.space import choices_of, default_space, kernels_of, recomputes_of
+from windtunnel.search.inner import choices_of, kernels_of, recomputes_of
+from windtunnel.search.space import default_space
 
 MakeJob = Callable[[dict[str, Any]], Job]
 PROJECTED, PLANS = 1_000, 10_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -15,7 +14,7 @@ from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, Request, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
 from windtunnel.cli.tuning import DEFAULT as NO_STUDY
 from windtunnel.cli.tuning import Tuning
-from windtunnel.cli.workers import Workers, processors
+from windtunnel.cli.workers import RUN, Workers, processors
 from windtunnel.errors import Fault, FormatError, LegalityError
 
 if TYPE_CHECKING:
@@ -225,7 +224,8 @@ def _run(examiner: Examiner, progress: Progress, search: _Search) -> None:
     workers = Workers(examiner, processors()) if _is_large(examiner) and processors() > 1 else None
     try:
         with search.clock.stoppable():
-            Exhaustive(examiner=examiner, spread=workers).run(progress, search.clock.over, line.tick)
+            search_all = Exhaustive(examiner=examiner, spread=workers, run_length=RUN if workers else 1)
+            search_all.run(progress, search.clock.over, line.tick)
     finally:
         if workers is not None:
             workers.close()
@@ -247,7 +247,7 @@ SMALL = 200
 
 
 def _is_large(examiner: Examiner) -> bool:
-    return len(list(islice(examiner.space.points(), SMALL + 1))) > SMALL
+    return len(examiner.grid) > SMALL
 
 
 def _bounded(axes: Space, vary: Sequence[str], file: str | None) -> Space:

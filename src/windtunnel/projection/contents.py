@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.job.job import Job
-from windtunnel.job.model import ModelSpec
+from windtunnel.job.model import LayerSpec, ModelSpec
 from windtunnel.job.plan import Chunk
 from windtunnel.ops.chunk import Unit, counted_units
 from windtunnel.projection.choices import Recompute
@@ -49,17 +49,24 @@ def _contents(
     own: tuple[frozenset[str], ...],
 ) -> Contents:
     found: dict[tuple[Counted, bool, int], int] = {}
+    known: dict[tuple[object, ...], int] = {}
     chunks: list[Chunk] = []
     rows = []
+    kinds: dict[tuple[object, ...], int] = {}
+    plain = [kinds.setdefault(_plain(model.layers, edge, chunk), len(kinds)) for chunk in layout]
     for recompute in recomputes:
         each = own if recompute is None else recompute.over(layout, model.num_mtp_layers)
+        depths = each[model.num_layers :]
         row = []
-        for chunk in layout:
-            key = (counted_units(model, each, edge, chunk), chunk.head, chunk.num_mtp_layers)
-            if key not in found:
-                found[key] = len(found)
-                chunks.append(chunk)
-            row.append(found[key])
+        for chunk, kind in zip(layout, plain, strict=True):
+            alike = (kind, tuple(map(each.__getitem__, chunk.layers)), depths if chunk.num_mtp_layers else ())
+            if alike not in known:
+                key = (counted_units(model, each, edge, chunk), chunk.head, chunk.num_mtp_layers)
+                if key not in found:
+                    found[key] = len(found)
+                    chunks.append(chunk)
+                known[alike] = found[key]
+            row.append(known[alike])
         rows.append(row)
     counted = tuple(key[0] for key in found)
     units = tuple(dict.fromkeys(unit for made_of in counted for unit, _ in made_of))
@@ -76,3 +83,10 @@ def _contents(
         chunks=tuple(chunks),
         alike=tuple(classes.setdefault(column, len(classes)) for column in zip(*rows, strict=True)),
     )
+
+
+def _plain(layers: tuple[LayerSpec, ...], edge: int, chunk: Chunk) -> tuple[object, ...]:
+    """What a chunk is made of apart from its recompute."""
+    last = len(layers) - edge
+    held = tuple((id(layers[index]), index < edge or index >= last) for index in chunk.layers)
+    return held, chunk.embedding, chunk.head, chunk.num_mtp_layers
