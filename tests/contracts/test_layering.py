@@ -39,7 +39,6 @@ ARRAYS_AND_SOLVERS = {
     ("projection", "shape.py"): "numpy",
     ("projection", "stages.py"): "numpy",
     ("search", "examine.py"): "numpy",
-    ("search", "points.py"): "numpy",
     ("search", "order_model.py"): "ortools",
     ("calibration", "fit.py"): "numpy",
     ("calibration", "anchor.py"): "numpy",

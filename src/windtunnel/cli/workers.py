@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -63,9 +64,11 @@ class Workers:
 
 
 def _begin(examiner: Examiner) -> None:
-    """Ctrl-C reaches every process of a terminal; the first one decides what it means."""
+    """Ctrl-C reaches every process of a terminal; the first one decides what it means. A search makes millions of
+    values and no cycles, so that looking for some would only cost time."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.disable()
     _MINE[:] = [examiner]
 
 

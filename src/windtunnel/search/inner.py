@@ -53,21 +53,26 @@ SHARES: dict[Any, Any] = {"none": 0.0, "full": 1.0}
 
 
 def recomputes_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Recompute | None, ...]:
-    """The recompute choices of one grid point that differ in what some layer re-executes, the first of equal ones;
-    the job's own where the space has none."""
-    if RECOMPUTE not in inner:
-        return (None,)
-    asked = tuple(recompute_of(value) for value in inner[RECOMPUTE])
-    return _distinct(asked, job.plan.pipeline.layout, job.model.num_mtp_layers)
+    """The recompute choices of one grid point; the job's own where the space has none."""
+    return distinct(asked_recomputes(inner), job) if RECOMPUTE in inner else (None,)
 
 
-def recompute_of(value: Mapping[str, Any]) -> Recompute:
-    """A ``plan.recompute`` section as a choice."""
-    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+def asked_recomputes(inner: Mapping[str, Sequence[Any]]) -> tuple[Recompute, ...]:
+    """The ``plan.recompute`` sections of a space as choices."""
+    return tuple(map(_recompute, inner.get(RECOMPUTE, ())))
+
+
+def _recompute(section: Mapping[str, Any]) -> Recompute:
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in section.items()}
     return Recompute(**fields)
 
 
-@lru_cache(maxsize=512)
+def distinct(asked: tuple[Recompute, ...], job: Job) -> tuple[Recompute, ...]:
+    """Those that differ in what some layer re-executes, the first of equal ones."""
+    return _distinct(asked, job.plan.pipeline.layout, job.model.num_mtp_layers)
+
+
+@lru_cache(maxsize=1024)
 def _distinct(asked: tuple[Recompute, ...], layout: tuple[Chunk, ...], num_mtp_layers: int) -> tuple[Recompute, ...]:
     found: dict[tuple[frozenset[str], ...], Recompute] = {}
     for recompute in asked:

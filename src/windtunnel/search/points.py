@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from windtunnel.cost.simulated import simulated_source
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job
@@ -24,14 +22,13 @@ from windtunnel.projection.choices import (
     TP_COMM,
     Changes,
     Choice,
-    Kernels,
     Recompute,
     Variant,
 )
 from windtunnel.projection.layouts import layer_seconds
-from windtunnel.projection.options import Columns, Rows, as_columns
+from windtunnel.projection.options import Columns, Rows, as_columns, as_rows
 from windtunnel.schedule.layout import balanced_layout, layout_text
-from windtunnel.search.inner import choices_of, kernels_of, recomputes_of
+from windtunnel.search.inner import asked_recomputes, choices_of, distinct, kernels_of
 from windtunnel.search.space import BALANCED, EVEN, LAYOUT, ORDER, ORDERS, VIRTUAL_STAGES, Space, possible
 
 Vary = Callable[[Mapping[str, object]], Job]
@@ -84,6 +81,7 @@ class Points:
     _inner: dict[str, tuple[Any, ...]] = field(init=False)
     _least: Changes = field(init=False)
     _strategies: list[Any] = field(init=False)
+    _asked: tuple[Recompute, ...] = field(init=False)
     _known: dict[tuple[Any, ...], _Known] = field(init=False, default_factory=dict)
     _weights: dict[tuple[Any, ...], tuple[Any, ...]] = field(init=False, default_factory=dict)
     _layouts: dict[tuple[Any, ...], str] = field(init=False, default_factory=dict)
@@ -92,6 +90,7 @@ class Points:
     def __post_init__(self) -> None:
         self._inner = self.space.inner
         self._least = {path: value for path, value in LEAST.items() if path in self._inner}
+        self._asked = asked_recomputes(self._inner)
         self._strategies = [{SHARDING: name} for name in self._inner.get(SHARDING, ())] or [{}]
 
     def at(self, changes: Changes) -> Point:
@@ -127,7 +126,7 @@ class Points:
 
     def _filled(self, written: Changes, base: Job) -> Point:
         """The point with its legal variants and choices."""
-        recomputes, kernels = recomputes_of(base, self._inner), kernels_of(base, self._inner)
+        recomputes, kernels = distinct(self._asked, base) or (None,), kernels_of(base, self._inner)
         choices, known = choices_of(base, self._inner), self._seen(written, base)
         enumerated = len(recomputes) * len(kernels) * len(choices)
         if (recomputes, kernels) not in known.rows:
@@ -137,7 +136,7 @@ class Points:
                 of = {kind: Variant(recomputes[kinds.index(kind)], kernel) for kind in set(kinds)}
                 may = {kind: self._may(known, (kind, kernel), each, written, base) for kind, each in of.items()}
                 rows += [(r, k) for r, kind in enumerate(kinds) if may[kind]]
-            known.rows[recomputes, kernels] = _rows(recomputes, kernels, rows)
+            known.rows[recomputes, kernels] = as_rows(recomputes, kernels, rows) if rows else None
         if choices not in known.columns:
             legal = tuple(each for each in choices if self._may(known, _switches(each), each, written, base))
             known.columns[choices] = as_columns(legal) if legal else None
@@ -224,13 +223,6 @@ def _kind(recompute: Recompute | None) -> Any:
 def _switches(choice: Choice) -> Any:
     """What rules look at of a choice: shard sizes divide their group by construction."""
     return choice.strategy, choice.grad_reduce, choice.param_gather, choice.optimizer_offload
-
-
-def _rows(recomputes: tuple[Recompute | None, ...], kernels: tuple[Kernels, ...], rows: Any) -> Rows | None:
-    if not rows:
-        return None
-    numbered = np.array(rows, dtype=np.intp)
-    return Rows(recomputes=recomputes, kernels=kernels, recompute=numbered[:, 0], kernel=numbered[:, 1])
 
 
 def _typed(degrees: Mapping[str, Any]) -> dict[str, Any]:
