@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from windtunnel.catalog.jobs import load_job
-from windtunnel.catalog.variations import MICRO_BATCH, ORDER, Variations
+from windtunnel.catalog.variations import MICRO_BATCH, ORDER, SEQUENCE_PARALLEL, TP, TP_COMM, Variations
 from windtunnel.errors import WindtunnelError
 
 SOURCE: dict[str, Any] = {
@@ -25,6 +25,9 @@ SOURCE: dict[str, Any] = {
 VALUES: dict[str, tuple[Any, ...]] = {
     MICRO_BATCH: (1, 2, 4, 64, 0, -1, True, "2", 1.5, 10**9),
     ORDER: ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp", "tp-cp-dp-pp", "tp-tp-ep-dp-pp", 3, None),
+    SEQUENCE_PARALLEL: (True, False, None, 1),
+    TP_COMM: (False, True, None),
+    TP: (1, 2, 4),
     "plan.parallel.ep": (1, 4, 8),
     "plan.parallel.pp": (1, 2, 4, 5),
     "plan.pipeline.schedule": ("1f1b", "interleaved_1f1b", "zbv"),
@@ -45,7 +48,7 @@ def test_varied_is_loaded(scale_batch: bool) -> None:
     fixed = {"plan.batch.global_batch_size": 128}
     vary = Variations(SOURCE, fixed, scale_batch=scale_batch, base_dir=folder)
     legal = 0
-    for _ in range(150):
+    for _ in range(250):
         paths = generator.sample(list(VALUES), generator.randint(1, len(VALUES)))
         further = {path: generator.choice(VALUES[path][: generator.choice([2, 10])]) for path in paths}
         expected = outcome(

@@ -13,8 +13,11 @@ from windtunnel.job.draft import Draft
 from windtunnel.job.job import Job
 
 MICRO_BATCH, ORDER = "plan.batch.micro_batch_size", "plan.parallel.order"
+SEQUENCE_PARALLEL, TP_COMM, TP = "plan.parallel.sequence_parallel", "plan.overlap.tp_comm", "plan.parallel.tp"
 SEQUENCES = range(1, 1025)
 """Micro-batches that are valid without a closer look."""
+SPLIT = range(2, 1025)
+"""Tensor-parallel degrees with something to split along the sequence."""
 MOST = 4096
 """Drafts that are remembered."""
 
@@ -32,7 +35,7 @@ class Variations:
 
     def __call__(self, further: Mapping[str, object]) -> Job:
         """Raises as ``load_job``."""
-        lone = {path: value for path, value in further.items() if _stands_alone(path, value)}
+        lone = {path: value for path, value in further.items() if _stands_alone(path, value, further)}
         rest = {path: value for path, value in further.items() if path not in lone}
         draft = self._draft(rest)
         return legal(_with(draft, lone) if lone else draft, repairs=False)
@@ -51,10 +54,15 @@ class Variations:
         return self._drafts[key]
 
 
-def _stands_alone(path: str, value: object) -> bool:
-    """Whether a value is a valid one of the paths that no other value of a draft follows from."""
+def _stands_alone(path: str, value: object, further: Mapping[str, object]) -> bool:
+    """Whether a value is a valid one of the paths that no other value of a draft follows from.
+
+    From sequence parallelism follows whether its traffic may overlap, unless that is given too.
+    """
     if path == MICRO_BATCH:
         return type(value) is int and value in SEQUENCES
+    if path == SEQUENCE_PARALLEL:
+        return type(value) is bool and type(further.get(TP_COMM)) is bool and further.get(TP) in SPLIT
     return path == ORDER and isinstance(value, str) and sorted(value.split("-")) == sorted(GROUPS)
 
 

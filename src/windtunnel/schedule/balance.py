@@ -127,6 +127,7 @@ def _row(sums: tuple[float, ...], before: tuple[float, ...], part: int, fits: Fi
             run = sums[end] - sums[start]
             if run >= best or not fits(part, start, end):
                 break  # a longer run is no lighter and needs no less memory
-            best = min(best, max(before[start], run))
+            heaviest = before[start] if before[start] > run else run
+            best = min(best, heaviest)
         row[end] = best
     return tuple(row)
