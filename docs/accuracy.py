@@ -263,7 +263,8 @@ def verdicts(records: Iterable[Record]) -> str:
     head = (
         f"Of {len(ran)} records outside the grid that ran, {len(wrong)} are called `oom` "
         f"({figure(len(wrong) / len(ran))} %) and {middle} `borderline` ({figure(middle / len(ran))} %), {len(open_)} "
-        f"of these because their source leaves the recomputation open; those that ran out are called {', '.join(out)}.\n\n"
+        "of these because their source leaves the recomputation open; those that ran out are called "
+        f"{', '.join(out)}.\n\n"
     )
     rows = [
         [
