@@ -36,6 +36,8 @@ ARRAYS_AND_SOLVERS = {
     ("projection", "batch_time.py"): "numpy",
     ("projection", "contents.py"): "numpy",
     ("projection", "options.py"): "numpy",
+    ("projection", "shape.py"): "numpy",
+    ("projection", "stages.py"): "numpy",
     ("search", "examine.py"): "numpy",
     ("search", "order_model.py"): "ortools",
     ("calibration", "fit.py"): "numpy",

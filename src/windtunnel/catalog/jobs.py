@@ -196,7 +196,7 @@ def _complete(parts: _Parts, rederived: Rederived, base_dir: Path) -> Draft:
         origin=parts.origin + of_software.origin + plan.origin,
         warnings=parts.model_notes + rederived.notes + of_software.warnings + plan.warnings,
     )
-    return _with_schedule(_with_layout(draft, why))
+    return with_schedule(_with_layout(draft, why))
 
 
 def _with_positions(parts: _Parts, given: Mapping[str, Any]) -> _Parts:
@@ -249,8 +249,8 @@ def _with_layout(draft: Draft, why: str) -> Draft:
     )
 
 
-def _with_schedule(draft: Draft) -> Draft:
-    """Whether the schedule can run these stages and micro-batches, asked of the schedule itself."""
+def with_schedule(draft: Draft) -> Draft:
+    """The draft with what its schedule, asked itself, says of these stages and micro-batches."""
     plan = draft.plan
     dp = plan["parallel.dp"]
     per_step = draft.count("batch.micro_batch_size") * (dp if isinstance(dp, int) else 0)

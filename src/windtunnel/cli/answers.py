@@ -10,6 +10,7 @@ from windtunnel.cli.clock import Clock
 from windtunnel.cli.flags import Request
 
 if TYPE_CHECKING:
+    from windtunnel.cli.evidence import Evidence
     from windtunnel.cli.studies import Studied
     from windtunnel.job.job import Job
     from windtunnel.search.exhaustive import Plan, Progress
@@ -27,6 +28,7 @@ class Search:
     aim: Goal
     clock: Clock
     top: int
+    evidence: Evidence
 
     def job_of(self, plan: Plan) -> Job:
         return self.asked.vary(plan.changes)
@@ -34,15 +36,14 @@ class Search:
 
 def answered(search: Search, progress: Progress, done: Studied | None, candidates: Sequence[Plan]) -> dict[str, Any]:
     """The document of an answer, or of why there is none."""
-    from windtunnel.projection.project import project
     from windtunnel.report.study import study_document
     from windtunnel.report.tune import answer_document
     from windtunnel.search.answer import attribution, changed, sensitivity
     from windtunnel.search.close_call import CLOSE, close_call, shape
     from windtunnel.search.minimum import infeasible, minimum_accelerators
 
-    asked, base, clock = search.asked, search.base, search.clock
-    seconds, interrupted, baseline = clock.elapsed, clock.stopped, project(search.base)
+    asked, base, clock, projected = search.asked, search.base, search.clock, search.evidence.projected
+    seconds, interrupted, baseline = clock.elapsed, clock.stopped, projected(base)
     if progress.best is None:
         lacking = infeasible(base, progress, asked.vary, clock.over)
         document = answer_document(
@@ -50,15 +51,15 @@ def answered(search: Search, progress: Progress, done: Studied | None, candidate
         )
         return document | study_document(search.aim, progress, search.job_of, baseline, None, done)
     changes = progress.best.changes
-    best = project(asked.load(changes))
-    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary)
+    best = projected(asked.load(changes))
+    neighbours = () if interrupted else sensitivity(best, changes, search.axes, asked.vary, projected)
     near = [plan for plan in progress.found[1:] if plan.step_time <= (1 + CLOSE) * progress.best.step_time]
     document = answer_document(
         baseline,
         best,
         progress,
         seconds,
-        steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary),
+        steps=attribution(baseline, changed(base, changes, asked.vary), asked.vary, projected),
         neighbours=neighbours,
         accelerators=None if interrupted else minimum_accelerators(base, asked.vary, clock.over),
         interrupted=interrupted,
@@ -71,7 +72,7 @@ def answered(search: Search, progress: Progress, done: Studied | None, candidate
         best,
         done,
         candidates=candidates,
-        call=close_call(best, [project(search.job_of(plan)) for plan in near]),
+        call=close_call(best, [projected(search.job_of(plan)) for plan in near]),
         basin=shape(neighbours),
     )
 
@@ -92,13 +93,21 @@ def traded(search: Search, progress: Progress, bests: Sequence[Plan]) -> list[Pl
     return found
 
 
+def tried(search: Search, progress: Progress) -> list[Plan]:
+    """Plans of a study that may be on the front of its objectives, as its oracle answered."""
+    from windtunnel.search.exhaustive import Plan
+
+    if len(search.aim.objectives) == 1:
+        return []
+    return [Plan(changes=changes, step_time=time, peak_device=peak) for time, peak, changes in progress.front]
+
+
 def bought(search: Search, best: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a larger cluster would buy over the best plan."""
+    """What a larger cluster would buy over the best plan, both by the model."""
     from windtunnel.catalog.dump import job_to_mapping
-    from windtunnel.catalog.jobs import load_job
     from windtunnel.projection.project import project
     from windtunnel.search.buys import buys
     from windtunnel.store.journal import InMemory
 
-    found = buys(project(load_job(best["job"])), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
+    found = buys(project(search.asked.load(best)), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
     return [asdict(item) for item in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,11 @@ class Clock:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual."""
+        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual. Signals reach the main
+        thread only: in others nothing is asked."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def restore() -> None:

@@ -64,6 +64,10 @@ def measure(
 
         print_note(f"collectives over {world} ranks", output)
         results = [*results, *measure_network(request(job, flags).load(), out, world, device)]
+    if suite is None:
+        from windtunnel.measure.ratios import write_ratios
+
+        write_ratios(request(job, flags).load(), out, co_runners)
     return _answer(results, out, output)
 
 

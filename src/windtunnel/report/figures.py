@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from windtunnel.report.plain import plain
 from windtunnel.units import human_bytes, human_rate, human_seconds
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -78,6 +79,12 @@ _SPELLED: dict[str, Callable[[float], str]] = {
     "bandwidth": human_rate, "pcie_bandwidth": human_rate, "hbm_bandwidth": human_rate,
     "latency": human_seconds, "memory": human_bytes, "hbm_capacity": human_bytes,
 }  # fmt: skip
+
+
+def provenance_words(shares: object) -> str:
+    """``measured 97.1 %, simulated 2.9 %``: the shares of a provenance that show."""
+    spelled = [f"{name} {percent(share)}" for name, share in plain(shares).items() if share >= 0.0005]
+    return ", ".join(spelled)
 
 
 def bar(share: float, width: int) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from windtunnel.report.blocks import Block, Figure, Heading, Items, Paragraph, Table
 from windtunnel.report.figures import visible
 
-_ACTIVE = re.compile(r"[\\`*\[\]<>|~&!$]|(?<!\w)_|_(?!\w)|(?<=:)//|(?<=www)\.", re.IGNORECASE)
+_ACTIVE = re.compile(r"[\\`*\[\]<>|~&!$]|(?<![^\W_])_|_(?![^\W_])|(?<=:)//|(?<=www)\.", re.IGNORECASE)
 """What means something anywhere in a line; the last two make links of bare addresses."""
 _FIRST = re.compile(r"^(?:#|[+-](?=[\s-]|$)|(\d+)(?=[.)](?:\s|$)))")
 """What makes a line another kind of block."""

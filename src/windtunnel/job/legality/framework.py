@@ -9,8 +9,6 @@ from windtunnel.job.legality.words import repair, values_of
 
 _BLOCK_SCALED = frozenset({"mxfp8", "nvfp4", "mxfp4"})
 _ATTENTION_OF = {"aiter": "amd", "splash": "google", "flash3": "nvidia"}
-# Published runs of late-2025 containers combine layer offload with pipelines; the 2026 code refuses it.
-_OFFLOAD_REFUSED_SINCE = "2026-01"
 _RECOMPUTES_LAYERS = frozenset({"full", "block", "uniform"})
 
 
@@ -111,7 +109,11 @@ def _recomputes(draft: Draft) -> bool:
 
 
 def act_offload(draft: Draft) -> Violation | None:
-    """Megatron's layer-wise activation offload; offloading named modules has none of these limits."""
+    """Megatron's layer-wise activation offload; offloading named modules has none of these limits.
+
+    Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py, since the offload came (@c59ac8b4,
+    2023-12).
+    """
     share, modules = draft.plan["offload.activations"], draft.plan["offload.modules"]
     if not draft.software.is_megatron or not share or modules:
         return None
@@ -136,7 +138,6 @@ def act_offload(draft: Draft) -> Violation | None:
             repair(offload__activations=0.0),
             *((repair(recompute__policy="none"),) if missing == ["no recompute"] else ()),
         ),
-        severity="error" if draft.software.date >= _OFFLOAD_REFUSED_SINCE else "warning",
     )
 
 

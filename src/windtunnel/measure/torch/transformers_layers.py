@@ -7,9 +7,7 @@ import transformers
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from windtunnel.measure.torch.device import clock
 from windtunnel.measure.torch.kernels import Unit, unit
-from windtunnel.measure.torch.units import UnitKernel
 from windtunnel.ops.sizes import Sizes
 
 VERSION = f"transformers {transformers.__version__}"
@@ -47,9 +45,6 @@ class DecoderLayer(nn.Module):
         return out
 
 
-def layer(device: str, sizes: Sizes, co_runners: int = 0) -> Unit:
+def layer(device: str, sizes: Sizes, co_runners: int = 0, sharded: bool = False) -> Unit:
     """A unit as a kernel of the harness: Llama's layer where it is the layer, our own block elsewhere."""
-    if not covers(sizes):
-        return unit(device, sizes, co_runners)
-    its = clock(device)
-    return Unit(sizes, UnitKernel(sizes, its, DecoderLayer(sizes)), its, co_runners)
+    return unit(device, sizes, co_runners, sharded, DecoderLayer(sizes) if covers(sizes) else None)
