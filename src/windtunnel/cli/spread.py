@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
@@ -79,13 +80,16 @@ def on_ray(
     except ModuleNotFoundError:
         remedy = "pip install 'windtunnel[ray]', or add --local"
         raise MissingError(Fault("ray", "", "a portfolio runs on Ray, which is not installed", remedy)) from None
+    if address is not None:
+        _check_listens(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     here = {"num_cpus": workers, "include_dashboard": False} if address is None else {"address": address}
+    asked_to_stop = signal.getsignal(signal.SIGTERM)  # Ray puts its own in place
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", **here)
+        signal.signal(signal.SIGTERM, asked_to_stop)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        rule = f"the Ray cluster cannot be reached: {' '.join(str(error).split())[:200]}"
-        raise FormatError(Fault("--address", address or "", rule, "see ray status, or add --local")) from None
+        raise _unreachable(address, error) from None
     try:
         remote = ray.remote(num_cpus=1, max_retries=1)(function)
         waiting = {remote.remote(item): index for index, item in enumerate(items)}
@@ -95,6 +99,22 @@ def on_ray(
                 yield waiting.pop(reference), _got(ray, reference)
     finally:
         ray.shutdown()
+
+
+def _check_listens(address: str) -> None:
+    """Ray tries for minutes where nothing listens at HOST:PORT. Raises FormatError."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str | None, error: Exception) -> FormatError:
+    rule = f"the Ray cluster cannot be reached: {' '.join(str(error).split())[:200]}"
+    return FormatError(Fault("--address", address or "", rule, "see ray status, or add --local"))
 
 
 def _got(ray: Any, reference: Any) -> Any:
