@@ -8,16 +8,16 @@ from math import inf
 from typing import Any
 
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.errors import LegalityError, WindtunnelError
+from windtunnel.errors import FormatError, LegalityError, WindtunnelError
 from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.layouts import balanced
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
 from windtunnel.schedule.layout import layout_text
-from windtunnel.search.examine import Vary
 from windtunnel.search.mandate import outside, reads_files
 from windtunnel.search.objective import Goal
+from windtunnel.search.points import Vary
 from windtunnel.search.space import BALANCED, EVEN, LAYOUT, Space
 from windtunnel.search.trial import Trial
 from windtunnel.store.journal import key_of
@@ -44,6 +44,9 @@ class Bench:
     _projected: dict[str, Projection] = field(default_factory=dict)
     _keys: dict[str, str | None] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.load, self.vary = _closed(self.load), _closed(self.vary)
+
     @property
     def best(self) -> Trial | None:
         """The best plan that ran, by the first objective."""
@@ -69,9 +72,6 @@ class Bench:
 
     def job_of(self, changes: Mapping[str, Any]) -> Job:
         """The job with these changes, other hardware and software included. Raises WindtunnelError with repairs."""
-        faults = reads_files(changes)
-        if faults:
-            raise LegalityError(faults)
         return self.load(self.written(changes))
 
     def project(self, changes: Mapping[str, Any]) -> Projection:
@@ -102,7 +102,7 @@ class Bench:
 
     def refusal(self, changes: Mapping[str, Any]) -> WindtunnelError | None:
         """What is against a trial of these changes, with repairs; None where it may be tried."""
-        faults = [*outside(changes, self.space), *reads_files(changes)]
+        faults = outside(changes, self.space)
         if faults:
             return LegalityError(faults)
         try:
@@ -110,6 +110,18 @@ class Bench:
         except WindtunnelError as error:
             return error
         return None
+
+
+def _closed(vary: Vary) -> Vary:
+    """``vary`` that opens no file a change names."""
+
+    def varied(changes: Mapping[str, object]) -> Job:
+        faults = reads_files(changes)
+        if faults:
+            raise FormatError(faults)
+        return vary(changes)
+
+    return varied
 
 
 KEPT = 256

@@ -27,14 +27,14 @@ def menu(bench: Bench) -> Menu:
     best = bench.best
     at = {} if best is None else best.changes
     moves = Moves(bench.job, bench.space)
-    tried = {repr(sorted(trial.changes.items())) for trial in bench.trials}
+    tried = {None, *(bench.key(trial.changes) for trial in bench.trials)}
     rows = [
         [
             (f"{axis.path} {value}", changes)
             for value in axis.values
             if value != moves.value(at, axis.path)
             and (changes := moves.moved(at, {axis.path: value})) is not None
-            and repr(sorted(changes.items())) not in tried
+            and bench.key(changes) not in tried
         ]
         for axis in moves.axes
     ]

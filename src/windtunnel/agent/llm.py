@@ -50,32 +50,35 @@ class Llm(Stepwise):
         self._bench.trials.append(trial)
         super().tell(trial, own=own)
 
+    def close(self) -> None:
+        """Let go of the endpoint."""
+        self._mind.close()
+
     def steps(self) -> Steps:
-        with self._mind.awake():
-            if self._bench.baseline is None:
-                yield [Proposal({}, "the baseline")]
-            strikes, idle = 0, 0
-            patience = PATIENCE_CHOICES if self._mind.choices else PATIENCE
-            for number in range(1, MOST_ROUNDS + 1):
-                if self._bench.left() < 1:
-                    return self._journal.say("end", "the calls are spent")
-                before = self.best
-                try:
-                    thought = yield from self._thought(number)
-                except Stopped:
-                    return self._journal.say("end", "time was up")
-                except Unusable as error:
-                    strikes += 1
-                    if error.fatal or strikes == STRIKES:
-                        return self._give_up(str(error))
-                    self._journal.say("warning", f"round {number}: {error}")
-                    continue
-                strikes = 0
-                yield from self._carry_out(thought)
-                idle = idle + 1 if self.best is before else 0
-                if (why := self._ending(thought, idle, patience)) is not None:
-                    return self._journal.say("end", why)
-            return self._journal.say("end", f"{MOST_ROUNDS} rounds")
+        if self._bench.baseline is None:
+            yield [Proposal({}, "the baseline")]
+        strikes, idle = 0, 0
+        patience = PATIENCE_CHOICES if self._mind.choices else PATIENCE
+        for number in range(1, MOST_ROUNDS + 1):
+            if self._bench.left() < 1:
+                return self._journal.say("end", "the calls are spent")
+            before = self.best
+            try:
+                thought = yield from self._thought(number)
+            except Stopped:
+                return self._journal.say("end", "time was up")
+            except Unusable as error:
+                strikes += 1
+                if error.fatal or strikes == STRIKES:
+                    return self._give_up(str(error))
+                self._journal.say("warning", f"round {number}: {error}")
+                continue
+            strikes = 0
+            yield from self._carry_out(thought)
+            idle = idle + 1 if self.best is before else 0
+            if (why := self._ending(thought, idle, patience)) is not None:
+                return self._journal.say("end", why)
+        return self._journal.say("end", f"{MOST_ROUNDS} rounds")
 
     def _thought(self, number: int) -> Generator[Sequence[Proposal], Sequence[Trial], Thought]:
         """One round, the trials it asks for underway included."""

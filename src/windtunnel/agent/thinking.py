@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,15 +87,11 @@ class Mind:
         self._defect: Exception | None = None
         self._runner: asyncio.Runner | None = None
 
-    @contextmanager
-    def awake(self) -> Iterator[None]:
-        """One event loop for all rounds: clients of endpoints keep to the loop they were first used in."""
-        with asyncio.Runner() as runner:
-            self._runner = runner
-            try:
-                yield
-            finally:
-                self._runner = None
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
 
     def think(self, prompt: str, instructions: str, menu: Menu) -> Thought | Wanted:
         """A new round. Raises Unusable and Stopped."""
@@ -128,7 +123,8 @@ class Mind:
         return _thought(forms.read_arguments(forms.ProposeArguments, result.output))
 
     def _carried_out(self, run: Coroutine[Any, Any, Any]) -> Any:
-        assert self._runner is not None
+        if self._runner is None:  # one for all rounds: clients keep to the event loop they were first used in
+            self._runner = asyncio.Runner()
         try:
             return self._runner.run(self._within_time(run))
         except (Stopped, Unusable):

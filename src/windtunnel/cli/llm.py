@@ -72,5 +72,5 @@ def assistant(tuning: Tuning, asked: Request, goal: Goal, clock: Clock, *, quiet
 def _warn(name: str, why: str, secrets: Secrets, *, quiet: bool) -> None:
     if not quiet:
         sys.stderr.write(
-            f"warning: {secrets.out_of(name)} was done without, going on with seed and exhaustive: {why}\n"
+            f"warning: --llm {secrets.out_of(name)} cannot be used, going on with seed and exhaustive: {why}\n"
         )

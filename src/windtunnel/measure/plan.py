@@ -23,10 +23,12 @@ DOUBT = 0.25
 """Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
 about that much round a fitted efficiency (docs/hybrid.md)."""
 UNIT_PASSES: tuple[Pass, ...] = ("forward", "backward", "grad_input", "grad_weight")
-Layers = Literal["blocks", "transformers"]
+Layers = Literal["blocks", "transformers", "torchtitan", "megatron-core"]
 UNIT_KERNELS: dict[Layers, str] = {
     "blocks": "windtunnel.measure.torch.kernels:unit",
     "transformers": "windtunnel.measure.torch.transformers_layers:layer",
+    "torchtitan": "windtunnel.measure.torch.torchtitan_layers:layer",
+    "megatron-core": "windtunnel.measure.torch.megatron_core_layers:layer",
 }
 """Whose layers a unit is: our reference blocks, or those of a framework that is installed."""
 EMPTY = Profile(device=(), software=(), method=(), entries=())

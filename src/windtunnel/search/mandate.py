@@ -7,7 +7,7 @@ from typing import Any
 
 from windtunnel.errors import Fault, LegalityError
 from windtunnel.job.job import Job
-from windtunnel.search.examine import Vary
+from windtunnel.search.points import Vary
 from windtunnel.search.space import Space
 
 WORKLOAD = (
@@ -39,7 +39,8 @@ def within(vary: Vary, space: Space) -> Vary:
 def outside(changes: Mapping[str, Any], space: Space) -> list[Fault]:
     """A fault for every change that a trial may not make."""
     named = [axis.path for axis in space.axes]
-    return [fault for path in changes if not _below(path, named) for fault in _faults(path)]
+    others = {path: value for path, value in changes.items() if not _below(path, named)}
+    return [*(fault for path in others for fault in _faults(path)), *reads_files(others)]
 
 
 def reads_files(changes: Mapping[str, Any]) -> list[Fault]:
