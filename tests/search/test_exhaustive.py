@@ -142,7 +142,7 @@ def _may_run(vary: Callable[[Mapping[str, Any]], Job], changes: Mapping[str, Any
 
 
 def test_a_named_axis_is_looked_at_wherever_it_is_legal(make_job: MakeJob) -> None:
-    """Activation offload beside a pipeline: a warning before 2026, so the certificate covers it, words included."""
+    """Offloading layers is refused beside a pipeline and where all are named: the certificate covers the rest."""
     base = {**SMALL, "plan.parallel": {"tp": 1, "pp": 2}, "software.date": "2025-10"}
     job, vary = make_job(base), varying(make_job, base)
     space = Space((Axis("plan.parallel.pp", (1, 2)), Axis("plan.offload.activations", ("none", 0.5, "full"))))
