@@ -87,3 +87,12 @@ def test_a_peak_is_the_highest_sum_of_what_is_alive() -> None:
         torch.empty(2**20, dtype=torch.int8)
 
     assert peak(work, "cpu").allocated == pytest.approx(3 * 2**20, abs=4096)
+
+
+def test_a_backward_that_executes_again_is_measured() -> None:
+    job = job_of(DENSE, recompute={"policy": "full"})
+    (task,) = (task for task in tasks_of(job) if task.kernel.endswith("kernels:again"))
+    (measured,) = named(task.kernel)("cpu", *task.arguments).run().items()
+    assert measured[0] == task.keys[0]
+    assert measured[1] > 0
+    assert not any(task.kernel.endswith("kernels:again") for task in tasks_of(job_of(DENSE)))

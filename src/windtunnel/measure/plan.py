@@ -44,16 +44,20 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
     stage, order = projection.busiest_stage, projection.timeline.order
     step = projection.step_time
     units: dict[Sizes, float] = defaultdict(float)
+    redone: dict[tuple[Sizes, frozenset[str]], float] = defaultdict(float)
     ops: dict[Key, float] = defaultdict(float)
     described: dict[Key, tuple[Op, str, tuple[object, ...]]] = {}
     for priced in priced_ops(job, source, order, stage):
         units[sizes(job, priced.unit)] += priced.seconds / step
+        if priced.again and "per_op" not in priced.unit.recompute:
+            redone[sizes(job, priced.unit), priced.unit.recompute] += priced.seconds / 2 / step
         named, timed_by = op_key(priced.op), _kernel(priced.op, sizes(job, priced.unit))
         if named is not None and timed_by is not None:
             ops[named] += priced.seconds / step
             described[named] = (priced.op, *timed_by)
     sharded, kernel = gathered_by_unit(job), UNIT_KERNELS[layers]
     found = [_unit_task(sized, share, known, (co_runners, sharded), kernel) for sized, share in units.items()]
+    found += [_again_task(sized, again, share, known, co_runners) for (sized, again), share in redone.items()]
     found += [
         Task(
             keys=(named,),
@@ -95,6 +99,19 @@ def _unit_task(sized: Sizes, share: float, known: Profile, how: tuple[int, bool]
         label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens{', sharded' if sharded else ''}",
         share=share,
         uncertainty=_doubt(known, keys[0]),
+    )
+
+
+def _again_task(sized: Sizes, again: frozenset[str], share: float, known: Profile, co_runners: int) -> Task:
+    """The backward of a unit with what it executes again; ``share`` of a step is those ops."""
+    named = unit_key(sized, "backward", co_runners, again=again)
+    return Task(
+        keys=(named,),
+        kernel="windtunnel.measure.torch.kernels:again",
+        arguments=(sized, again, co_runners),
+        label=f"backward of {named.op}",
+        share=share,
+        uncertainty=_doubt(known, named),
     )
 
 
