@@ -56,3 +56,21 @@ def test_another_text_is_bad_input(cli, job_file):
     done = cli("fit", job_file, "--error", "it stopped", "--json")
     assert done.code == 2
     assert done.document["error"]["faults"][0]["path"] == "--error"
+
+
+SMALLER = (
+    "HIP out of memory. Tried to allocate 576.00 MiB (GPU 3; 15.98 GiB total capacity; 15.10 GiB already allocated; "
+    "0 bytes free; 15.84 GiB reserved in total by PyTorch)"
+)
+
+
+def test_changes_have_to_fit_the_device_of_the_message(cli, job_file):
+    """A plan for 80 GB that was started on 16: the verdict, and what helps, are those of the 16."""
+    document = cli("fit", job_file, "--error", SMALLER, "--json").document
+    assert document["verdict"] == "oom"
+    assert document["error"]["plan_too_large"]
+    assert all(item["peak_device"] < 16 * 2**30 for item in document["changes"])
+    screen = cli("fit", job_file, "--error", SMALLER).out
+    assert "the device has 16.0 GiB; the plan counts on 79.2 GiB" in screen
+    assert "nothing has to change" not in screen
+    assert "it asked for 576 MiB" in screen

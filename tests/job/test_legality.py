@@ -13,6 +13,8 @@ from windtunnel.errors import LegalityError
 from windtunnel.job.legality import RULES, violations
 
 MOE = "qwen3-30b-a3b"
+TITAN = {"framework": "torchtitan", "date": "2026-06"}
+ENDS = {"count_embedding": True, "count_head": True}
 
 
 def job(world: int = 8, **sections: Any) -> dict[str, Any]:
@@ -43,6 +45,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("stages-layers", job(64, plan__parallel={"pp": 64})),
     ("layers-pp", job(24, plan__parallel={"pp": 3})),
     ("layers-vpp", job(8, plan__parallel={"pp": 4}, plan__pipeline={"virtual_stages": 3})),
+    ("layers-vpp", job(8, software=TITAN, plan__parallel={"pp": 2}, plan__pipeline={"virtual_stages": 3, **ENDS})),
+    ("layers-pp", job(8, software=TITAN, plan__parallel={"pp": 4}, plan__pipeline=ENDS)),
     ("vpp-needs-pp", job(8, plan__pipeline={"virtual_stages": 2})),
     ("uneven-vs-account", job(8, plan__parallel={"pp": 4}, plan__pipeline={
         "first_stage_layers": 7, "last_stage_layers": 7, "count_embedding": True})),
@@ -79,6 +83,11 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("fp8-param-gather", job(plan__sharding={"strategy": "ddp"}, plan__precision={"params": "fp8"})),
     ("optimizer-offload", job(plan__sharding={"strategy": "ddp"}, plan__offload={"optimizer": "cpu"})),
     ("act-offload", job(8, plan__parallel={"pp": 2}, plan__offload={"activations": 0.5})),
+    ("offload-modules", job(plan__offload={"modules": ["attn_proj"]})),
+    ("offload-modules", job(8, model=MOE, plan__offload={"modules": ["moe_act", "attn_norm"]},
+                            plan__recompute={"policy": "modules", "modules": ["moe"]})),
+    ("te-cross-entropy", job(software__date="2026-06", plan__loss={"fused_cross_entropy": True,
+                                                                   "implementation": "te"})),
     ("full-recompute-graphs", job(software__cuda_graphs="partial", plan__recompute={"policy": "full"})),
     ("selective-method", job(plan__recompute={"policy": "selective", "num_layers": 2})),
     ("compute-peak", job(cluster__accelerator="a100-sxm-80gb", plan__precision={"compute": "fp8_delayed"})),
@@ -133,10 +142,12 @@ def test_learned_positions_warn() -> None:
     assert any("learned positions" in warning for warning in load_job(mapping).warnings)
 
 
-def test_offload_with_a_pipeline_ran_in_2025() -> None:
-    mapping = job(8, software__date="2025-11", plan__parallel={"pp": 2}, plan__offload={"activations": 0.5})
+@pytest.mark.parametrize("date", ["2024-06", "2025-11", "2026-08"])
+def test_layers_are_not_offloaded_beside_a_pipeline_in_any_year(date: str) -> None:
+    mapping = job(8, software__date=date, plan__parallel={"pp": 2}, plan__offload={"activations": 0.5})
+    assert ids(mapping) == {"act-offload"}
+    mapping["plan"]["offload"] = {"modules": ["moe_act", "expert_fc1"]}
     assert ids(mapping) == set()
-    assert any("offloading" in warning for warning in load_job(mapping).warnings)
 
 
 def test_rules_are_named_once_in_what_they_answer() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from windtunnel.catalog.jobs import job_from_mapping
 from windtunnel.job import Job
-from windtunnel.memory.diagnosis import FRAGMENTS, OTHERS, OUTSIDE, TENSORS, diagnose, matches
+from windtunnel.memory.diagnosis import FRAGMENTS, GRAPHS, OTHERS, OUTSIDE, TENSORS, diagnose, matches
 from windtunnel.memory.message import OutOfMemory, read_message
 from windtunnel.projection.memory import project_memory
 
@@ -77,6 +77,17 @@ def test_differences_are_those_of_message_and_plan(make_job: MakeJob) -> None:
     assert classes[TENSORS].over == pytest.approx(51 * GIB - peak.allocated)
     assert classes[FRAGMENTS].over == pytest.approx(2 * GIB - (peak.reserved - peak.allocated))
     assert classes[OUTSIDE].found == pytest.approx(27 * GIB)
+
+
+def test_pools_of_graphs_are_a_class_of_their_own(make_job: MakeJob) -> None:
+    job = make_job({"plan.parallel": {"tp": 2, "pp": 1}})
+    peak = project_memory(job).peak
+    error = OutOfMemory(requested=GIB, capacity=79 * GIB, allocated=70 * GIB, reserved=71 * GIB, pools=30 * GIB)
+    found = diagnose(job, error, peak)
+    classes = {item.name: item for item in found.classes}
+    assert (classes[GRAPHS].planned, classes[GRAPHS].found) == (0.0, 30 * GIB)
+    assert classes[TENSORS].found == 41 * GIB
+    assert found.exceeded == GRAPHS
 
 
 def test_requests_are_recognised_by_their_size(make_job: MakeJob) -> None:

@@ -60,7 +60,7 @@ TWO = (
         (HIP, 432 * MIB, 15.92, 7.12, None, 8.08, 8.08 + 321.96 / 1024),
         (HIP_OLD, 576 * MIB, 15.98, 0.0, None, 15.83, 15.84),
         (MISSPELT, 32 * MIB, 4.0, 41.56 / 1024, 3.44, 2.58, 2.58 + 1.90 / 1024),
-        (TWO, 148 * MIB, 31.6, 87.44 / 1024, None, 594.01 / 1024, 600 / 1024),
+        (TWO, 148 * MIB, 31.6, 87.44 / 1024, 1022 / 1024, 594.01 / 1024, 600 / 1024),
     ],
     ids=["megatron 525", "torch 1.0", "torch 2.5", "hip", "hip old", "misspelt", "two processes"],
 )
@@ -105,3 +105,53 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_a_bare_request_is_enough() -> None:
     found = read_message("Tried to allocate 1.96 GiB")
     assert (found.requested, found.capacity, found.needed) == (pytest.approx(1.96 * GIB), None, None)
+
+
+def test_of_several_ranks_the_one_that_needed_most() -> None:
+    def message(rank: int, asked: float, held: float) -> str:
+        return (
+            f"[rank{rank}]: OutOfMemoryError: CUDA out of memory. Tried to allocate {asked} GiB. GPU {rank} has a "
+            f"total capacity of 79.11 GiB of which 0.21 GiB is free. Including non-PyTorch memory, this process has "
+            f"78.88 GiB memory in use. Of the allocated memory {held} GiB is allocated by PyTorch, and 0.74 GiB is "
+            "reserved by PyTorch but unallocated."
+        )
+
+    found = read_message("\n".join([message(3, 1.96, 73.15), message(5, 3.96, 76.15), message(1, 9.0, 60.0)]))
+    assert found.requested == pytest.approx(3.96 * GIB)
+    assert found.needed == pytest.approx(80.11 * GIB)
+
+
+def test_expandable_segments_say_the_same_words() -> None:
+    """torch 2.5 with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: nothing is left between the blocks."""
+    found = read_message(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 3 has a total capacity of 79.11 "
+        "GiB of which 1.21 GiB is free. Process 1 has 77.88 GiB memory in use. Of the allocated memory 75.85 GiB is "
+        "allocated by PyTorch, and 41.31 MiB is reserved by PyTorch but unallocated. If reserved but unallocated "
+        "memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+    )
+    assert found.unused == pytest.approx(41.31 * MIB)
+    assert found.in_use is None
+    assert found.held == pytest.approx((79.11 - 1.21) * GIB)
+
+
+def test_xla_on_a_tpu() -> None:
+    found = read_message(
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory "
+        "in memory space hbm. Used 38.20G of 31.25G hbm. Exceeded hbm capacity by 6.95G."
+    )
+    assert found.needed == pytest.approx(38.2 * GIB)
+    assert found.capacity == pytest.approx(31.25 * GIB)
+    assert found.reserved is None
+
+
+def test_xla_while_it_runs() -> None:
+    found = read_message("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 34359738368 bytes.")
+    assert (found.requested, found.capacity) == (32 * GIB, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["NCCL error: ncclUnhandledCudaError: Cuda failure 2 'out of memory'", "CUDA error: out of memory"]
+)
+def test_messages_without_figures_are_told_where_their_memory_lies(text: str) -> None:
+    with pytest.raises(FormatError, match="outside the allocator"):
+        read_message(text)

@@ -32,7 +32,15 @@ from windtunnel.catalog.format import (
     refuse,
 )
 from windtunnel.dtypes import Compute, Storage
-from windtunnel.job.plan import ContextParallelKind, Dispatcher, RecomputeModule, RecomputePolicy, Schedule, Strategy
+from windtunnel.job.plan import (
+    ContextParallelKind,
+    Dispatcher,
+    OffloadModule,
+    RecomputeModule,
+    RecomputePolicy,
+    Schedule,
+    Strategy,
+)
 from windtunnel.job.record import Bar, FlopsConvention, MemoryKind, MemoryRank
 from windtunnel.job.software import AttentionBackend, CudaGraphs, Framework, GraphScope
 
@@ -136,6 +144,7 @@ class PrecisionSection(Section):
     optimizer_state: Storage | None = None
     first_last_layers_bf16: SomeLayers = 0
     attention: Storage | None = None
+    activation_input: Storage | None = None
 
 
 class RecomputeSection(Section):
@@ -173,7 +182,7 @@ class ContextParallelSection(Section):
 
 class OffloadSection(Section):
     activations: Share = 0.0
-    modules: Annotated[tuple[RecomputeModule, ...], BeforeValidator(listed)] | None = None
+    modules: Annotated[tuple[OffloadModule, ...], BeforeValidator(listed)] | None = None
     optimizer: Literal["none", "cpu"] = "none"
 
 

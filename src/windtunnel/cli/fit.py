@@ -15,7 +15,7 @@ def fit(
     /,
     *,
     error: Annotated[
-        str | None, Parameter(help="Text of a CUDA or HIP out-of-memory message: says which class exceeded the plan.")
+        str | None, Parameter(help="An out-of-memory message of CUDA, HIP or XLA: says which class exceeded the plan.")
     ] = None,
     top: Annotated[int, Parameter(help="Remedies on the screen.")] = 12,
     flags: JobFlags = NO_FLAGS,
@@ -28,15 +28,17 @@ def fit(
     from windtunnel.report.fit import fit_document, fit_text
     from windtunnel.report.json import warnings_of
     from windtunnel.search.fit import fit as remedies
-    from windtunnel.search.fit import with_less
+    from windtunnel.search.fit import on_device
 
     message = None if error is None else read_message(error)
     asked = request(job, flags)
-    projection = project(asked.load())
-    diagnosis = None if message is None else diagnose(projection.job, message, projection.memory.peak)
+    capacity = None if message is None else message.capacity
+    planned = asked.load()
+    projection = project(on_device(planned, capacity))
+    diagnosis = None if message is None else diagnose(planned, message, projection.memory.peak)
     beyond = 0.0 if diagnosis is None else diagnosis.beyond
-    tight = project(with_less(projection.job, beyond))
-    found = remedies(tight, lambda changes: with_less(asked.load(changes), beyond))
+    tight = project(on_device(planned, capacity, beyond))
+    found = remedies(tight, lambda changes: on_device(asked.load(changes), capacity, beyond))
     print_warnings(warnings_of(projection), output)
     if output.json:
         print_json(fit_document(projection, found, diagnosis))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, Request, request
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
-from windtunnel.errors import Fault, FormatError, MissingError
+from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from windtunnel.calibration.anchor import Anchor
     from windtunnel.cli.measured import Simulated
@@ -51,6 +51,7 @@ def project(
     output: Output = DEFAULT,
 ) -> int:
     """Memory and throughput of one job."""
+    from windtunnel.cli.evidence import anchor_of
     from windtunnel.cli.measured import pricing
     from windtunnel.projection.explain import explain as explanations
     from windtunnel.report.json import elasticity_document, projection_document, warnings_of
@@ -64,8 +65,8 @@ def project(
         return _compare_schedules(job, replace(flags, schedule=None), output)
     prices = pricing(profile, mode, anchored=bool(anchor))
     asked = request(job, flags)
-    found = _anchor(asked.load(), anchor, output) if anchor else None
-    load = asked.load if found is None else _under(asked, found.values)
+    found = anchor_of(asked.load(), anchor, output) if anchor else None
+    load = asked.load if found is None else replace(asked, constants=found.values).load
     load = _balanced(load, prices) if balance else load
     real = load()
     projection, source = prices.priced(real)
@@ -116,33 +117,6 @@ def _carried(projection: Projection, found: Anchor) -> Projection:
     from windtunnel.calibration.anchor import anchored
 
     return anchored(projection, found)
-
-
-def _anchor(job: Job, files: list[str], output: Output) -> Anchor:
-    """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
-    from windtunnel.calibration.anchor import anchor, comparable_runs
-    from windtunnel.catalog.calibration import spreads
-    from windtunnel.projection.project import step_time
-    from windtunnel.records.own import own_runs
-
-    own = comparable_runs(job, own_runs(files))
-    if not own:
-        rule = "an anchor is a measured speed of the same framework on the same accelerator"
-        given = f"{job.software.framework} on {job.cluster.accelerator.name}"
-        raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
-    found = anchor(job, own, spreads(), step_time)
-    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
-    return found
-
-
-def _under(asked: Request, values: Mapping[str, float]) -> Callable[..., Job]:
-    """Loads the job and its variants with other constants."""
-
-    def load(further: Mapping[str, object] | None = None) -> Job:
-        job = asked.load(further)
-        return replace(job, constants=job.constants.having(values))
-
-    return load
 
 
 def _refuse_beside_all(options: Iterable[str]) -> None:

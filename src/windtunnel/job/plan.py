@@ -20,6 +20,10 @@ LOOPED_SCHEDULES = frozenset({"interleaved_1f1b", "looped_bfs", "interleaved_zb"
 Strategy = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 RecomputePolicy = Literal["none", "full", "block", "uniform", "selective", "modules", "per_op"]
 RecomputeModule = Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"]
+OffloadModule = Literal[
+    "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act",
+]  # fmt: skip
+"""Modules whose input Megatron-core can keep in host memory."""
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 ContextParallelKind = Literal["ring", "all_gather", "ulysses", "ring_ulysses"]
 
@@ -106,6 +110,8 @@ class Precision:
     optimizer_state: Storage
     first_last_layers_bf16: int = 0
     attention: str = "bf16"
+    activation_input: str = "bf16"
+    """What the input of a gated or plain activation function waits for backward in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +146,7 @@ class ContextParallel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offload:
     activations: float = 0.0
-    """Share of a rank's layers whose kept activations go to host memory."""
+    """Share of a rank's layers whose kept activations go to host memory; with ``modules`` their inputs alone."""
     modules: frozenset[str] = frozenset()
     optimizer: Literal["none", "cpu"] = "none"
 

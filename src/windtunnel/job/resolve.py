@@ -84,10 +84,10 @@ def resolve_plan(
 
 
 def _of_vendor(default: SoftwareDefault, accelerator: Accelerator) -> SoftwareDefault:
-    """A default that differs by vendor, as the one for this accelerator."""
+    """A default that differs by vendor, as the one for this accelerator; ``other`` for a vendor not named."""
     if not isinstance(default.value, Mapping):
         return default
-    return replace(default, value=default.value[accelerator.vendor])
+    return replace(default, value=default.value.get(accelerator.vendor, default.value["other"]))
 
 
 def by_path(profile: SoftwareProfile) -> dict[str, SoftwareDefault]:
@@ -189,6 +189,7 @@ def _precision(ledger: Ledger, software: Software) -> None:
     ledger.take("plan.precision.optimizer_state", "fp32")
     ledger.take("plan.precision.first_last_layers_bf16", 0)
     ledger.take("plan.precision.attention", width)
+    ledger.values["plan.precision.activation_input"] = ledger.given("plan.precision.activation_input") or width
 
 
 def _recompute(ledger: Ledger) -> None:
@@ -250,8 +251,8 @@ def ulysses_size(kind: object, cp: int, tp: int, per_node: int) -> tuple[int, st
 
 
 def _rest(ledger: Ledger) -> None:
-    ledger.take("plan.offload.activations", 0.0)
-    ledger.take("plan.offload.modules", ())
+    modules = ledger.take("plan.offload.modules", ())
+    ledger.take("plan.offload.activations", 1.0 if modules else 0.0, "all of the modules named, else none")
     ledger.take("plan.offload.optimizer", "none")
     ledger.take("plan.loss.fused_cross_entropy", False)
     ledger.take("plan.loss.implementation", "native")

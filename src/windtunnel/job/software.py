@@ -43,6 +43,10 @@ class Traits:
     loss_cached_bytes: float = 0.0
     """Bytes per local logit that are free while the loss peaks but in blocks too small for what it asks for: reserved,
     not allocated."""
+    weighs_in_experts: bool = False
+    """Experts weigh their rows by the router's probabilities, so that no un-permutation keeps rows to weigh them."""
+    fused_qkv: bool = False
+    """Query, key and value are one product: a policy that saves every second matmul saves all three of them."""
     gradient_bucket: float = 160e6
     """Bytes of one gradient bucket."""
     unsharded_under_pipeline: bool = False

@@ -16,6 +16,7 @@ from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.weights import local_count
 
 TENSORS, FRAGMENTS, OUTSIDE, OTHERS = "tensors", "fragmentation", "outside the allocator", "other processes"
+GRAPHS = "pools of graphs"
 MATCH = 0.01
 """Relative difference within which a request is taken for a tensor of the job; the allocator rounds up to 2 MiB."""
 
@@ -51,7 +52,7 @@ class Diagnosis:
     @property
     def hopeless(self) -> bool:
         """Whether the plan itself needs more than the device has, so that it failed on the way to its peak."""
-        return self.planned > min(self.capacity, self.error.capacity or self.capacity)
+        return self.planned > (self.error.capacity or self.capacity)
 
     @property
     def beyond(self) -> float:
@@ -71,7 +72,8 @@ class Diagnosis:
 def diagnose(job: Job, error: OutOfMemory, peak: MemoryBreakdown) -> Diagnosis:
     """Compare what the device held with ``peak``, the plan of the fullest stage."""
     found: Mapping[str, tuple[float, float | None]] = {
-        TENSORS: (peak.allocated, error.needed),
+        TENSORS: (peak.allocated, None if error.needed is None else error.needed - (error.pools or 0.0)),
+        GRAPHS: (0.0, error.pools),
         FRAGMENTS: (peak.reserved - peak.allocated, error.unused),
         OUTSIDE: (peak.overhead, error.outside),
         OTHERS: (0.0, error.others),

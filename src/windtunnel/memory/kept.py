@@ -13,6 +13,7 @@ from windtunnel.ops.context import Context, context
 from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.layer import kept_bytes
 from windtunnel.ops.moe import routed_rows
+from windtunnel.ops.offload import offloaded_bytes
 from windtunnel.ops.weights import local_count
 
 NONE: frozenset[str] = frozenset()
@@ -52,19 +53,20 @@ class KeptUnit:
 def kept_unit(job: Job, unit: Unit) -> KeptUnit:
     """What a unit leaves for its backward under its own recompute policy, and what that backward needs."""
     ctx = context(job)
-    share = job.plan.offload.activations if unit.layer is not None else 0.0
     # XLA recomputes a layer with the same fusion: point-wise results do not materialise.
     again = frozenset({"core_attn"}) if ctx.kept_tensors == "xla" else NONE
     ops = lower_unit(job, unit)
     kept, sent = kept_bytes(ops, unit.recompute)
+    offload = job.plan.offload
+    away, sent_away = offloaded_bytes(ops, unit.recompute, offload) if unit.layer is not None else (0.0, 0.0)
     passing = _layer_backward(job, unit, ctx)
     repeats = unit.recompute & {"full", "per_op"}
     return KeptUnit(
-        activations=kept * (1 - share),
-        dispatcher=sent * (1 - share),
+        activations=kept - away,
+        dispatcher=sent - sent_away,
         backward=passing,
         recompute=passing + sum(kept_bytes(ops, again)) - kept - sent if repeats else 0.0,
-        offloaded=(kept + sent) * share,
+        offloaded=away + sent_away,
     )
 
 
@@ -112,12 +114,15 @@ def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float, float]:
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
     width = BYTES[loss.logits_dtype]
     wider = width - BYTES["bf16"]
+    piece, gathered = traits.loss_peak_bytes / CHUNKS * logits, BYTES["fp32"] * ctx.tokens * job.model.hidden_size
+    if loss.kernel == "chunked":
+        # A piece's logits, and the fp32 gradient of hidden states that pieces add to (torchtitan's GradAccumulator).
+        return piece * (1 + chunk.num_mtp_layers), gathered, 0.0
     by_kernel = {
         "eager": (traits.loss_kept_bytes, traits.loss_peak_bytes + (0 if traits.loss_cached_bytes else wider)),
         "fused": (traits.fused_loss_kept_bytes, traits.fused_loss_peak_bytes + wider),
         "te": (width, width),
         "liger": (width, width),
-        "chunked": (traits.loss_peak_bytes / CHUNKS, traits.loss_peak_bytes / CHUNKS),
     }
     kept, peak = by_kernel[loss.kernel]
     cached = traits.loss_cached_bytes if loss.kernel == "eager" and not wider else 0.0
@@ -209,10 +214,20 @@ def head_bytes(job: Job, held: tuple[Unit, ...]) -> float:
     if _has_placeholders(job):
         parallel = job.plan.parallel
         return 2 * padded_vocab(job.model, job.software, parallel.tp) * job.model.hidden_size / parallel.tp
-    if not job.plan.sharding.shards_parameters or job.software.traits.kept_tensors != "xla":
+    if not job.plan.sharding.shards_parameters:
         return 0.0
+    if job.software.traits.kept_tensors != "xla":
+        return _pieces_gradient(job, heads)
     tied = job.model.tie_word_embeddings
     return 2.0 * sum(unit_parameters(job, unit).total for unit in heads) if not tied else 2.0 * _ends(job, held)
+
+
+def _pieces_gradient(job: Job, heads: list[Unit]) -> float:
+    """What the pieces of a chunked loss add to beside each new gradient, unsharded and in the dtype of the reduction
+    until the last (torchtitan components/loss.py; FSDP2 accumulates in its reduce dtype)."""
+    if job.plan.loss.kernel != "chunked":
+        return 0.0
+    return (2.0 + BYTES[job.plan.precision.grad_reduce]) * sum(unit_parameters(job, unit).total for unit in heads)
 
 
 def _ends(job: Job, held: tuple[Unit, ...]) -> float:

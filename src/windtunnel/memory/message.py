@@ -1,4 +1,4 @@
-"""The figures of a CUDA or HIP out-of-memory message, as PyTorch has written them since 2019."""
+"""The figures of an out-of-memory message: of CUDA or HIP, as PyTorch has written them since 2019, and of XLA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from windtunnel.errors import Fault, FormatError
 
-_UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_UNITS = {
+    "bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30,
+}  # fmt: skip
 _SIZE = rf"([\d.,]+)\s*({'|'.join(_UNITS)})"
 
 
@@ -58,16 +60,30 @@ class OutOfMemory:
 
 
 def read_message(text: str) -> OutOfMemory:
-    """The figures of a message, whatever stands round it. Raises FormatError where there is no such message.
+    """The figures of a message, whatever stands round it; of several ranks the one that needed most.
+
+    Raises FormatError where there is no such message.
 
     Until torch 2.0 ``(GPU 0; 31.74 GiB total capacity; 28.82 GiB already allocated; 577.12 MiB free; 29.97 GiB
     reserved in total by PyTorch)``; from 2.1 on sentences, with what is reserved *but unallocated*.
     """
     words = " ".join(text.split())
-    requested = _find(words, rf"[Tt]ried to allocate {_SIZE}")
+    starts = [match.start() for match in re.finditer(_BEGINS, words)]
+    if not starts:
+        rule = "no out-of-memory message of PyTorch or XLA: it says 'Tried to allocate …'"
+        remedy = "quote it with its figures; NCCL, cuBLAS and the driver name none: they lie outside the allocator"
+        raise FormatError(Fault("--error", words[:60], rule, remedy))
+    found = [_read(words[start:end]) for start, end in zip(starts, [*starts[1:], len(words)], strict=True)]
+    return max(found, key=lambda error: error.needed or error.requested)
+
+
+_BEGINS = rf"(?:[Tt]ried|trying) to allocate {_SIZE}|Ran out of memory in memory space hbm"
+
+
+def _read(words: str) -> OutOfMemory:
+    requested = _find(words, rf"(?:[Tt]ried|trying) to allocate {_SIZE}")
     if requested is None:
-        rule = "no out-of-memory message of PyTorch: it says 'Tried to allocate …'"
-        raise FormatError(Fault("--error", words[:60], rule, "quote the message with its figures"))
+        return _read_xla(words)
     allocated = _find(words, rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
     total = _find(words, rf"{_SIZE} (?:reserved in total|cached)")
     unused = _find(words, rf"{_SIZE} is reserved by PyTorch but unallocated")
@@ -77,13 +93,34 @@ def read_message(text: str) -> OutOfMemory:
         requested=requested,
         capacity=_find(words, rf"total capaci?ty of {_SIZE}") or _find(words, rf"{_SIZE} total capacity"),
         free=_find(words, rf"{_SIZE} (?:is )?free"),
-        in_use=_find(words, rf"this process has {_SIZE} memory in use"),
+        in_use=_find(words, rf"this process has {_SIZE} memory in use") or _own_process(words, total),
         allocated=allocated,
         reserved=total,
         pools=_find(words, rf"{_SIZE} allocated in private pools"),
     )
 
 
+def _read_xla(words: str) -> OutOfMemory:
+    """``Used 38.20G of 31.25G hbm. Exceeded hbm capacity by 6.95G.``"""
+    used, over = _find(words, rf"Used {_SIZE} of"), _find(words, rf"Exceeded hbm capacity by {_SIZE}")
+    return OutOfMemory(
+        requested=over or 0.0,
+        capacity=_find(words, rf"of {_SIZE} hbm"),
+        allocated=None if used is None else used - (over or 0.0),
+    )
+
+
+def _own_process(words: str, reserved: float | None) -> float | None:
+    """Where several processes are listed and none is called this one: the smallest that can hold what is reserved."""
+    sizes = [_bytes(*found) for found in re.findall(rf"Process \d+ has {_SIZE} memory in use", words)]
+    large = [size for size in sizes if reserved is not None and size >= reserved]
+    return min(large) if large and len(sizes) > 1 else None
+
+
 def _find(words: str, pattern: str) -> float | None:
     found = re.search(pattern, words)
-    return None if found is None else float(found[1].replace(",", "")) * _UNITS[found[2]]
+    return None if found is None else _bytes(found[1], found[2])
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number.replace(",", "")) * _UNITS[unit]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windtunnel.dtypes import BYTES
+from windtunnel.dtypes import BYTES, is_quantized
 from windtunnel.elementwise import maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Plan, Precision, Sharding
@@ -86,8 +86,13 @@ def _narrow(plan: Plan) -> bool:
 
 
 def _master(precision: Precision, traits: Traits) -> float:
-    """Beside bf16 weights the low halves of an fp32 master are enough; a precision-aware optimizer stores only them."""
-    remainders = traits.master_remainders and precision.optimizer_state != "fp32"
+    """Beside bf16 weights the low halves of an fp32 master are enough; a precision-aware optimizer stores only them.
+
+    Megatron-core hands the master to it in high precision and delayed scaling alone (optimizer_config.py:
+    use_precision_aware_optimizer_no_fp8_or_ds_fp8) and keeps a whole one itself under other recipes.
+    """
+    handed = not is_quantized(precision.compute) or precision.compute == "fp8_delayed"
+    remainders = traits.master_remainders and precision.optimizer_state != "fp32" and handed
     if remainders and (precision.params, precision.master) == ("bf16", "fp32"):
         return BYTES["fp32"] - BYTES["bf16"]
     return BYTES[precision.master]

@@ -138,7 +138,7 @@ def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: 
     """q, k, v in one mixed buffer; the rotated copies replace it where a fused kernel writes in place."""
     width, t = ctx.width, ctx.tokens
     kept = [Kept("qkv", width * t * (q + 2 * kv + gate))]
-    if ctx.kept_tensors == "torchtitan":
+    if ctx.kept_tensors == "torchtitan" and not ctx.fused_qkv:
         # torchtitan's selective policy keeps every second matmul: wq and wv survive, wk does not.
         kept = [
             Kept("q", width * t * (q + gate)),

@@ -24,9 +24,12 @@ class Context:
     compute: Compute
     fused_attention: bool
     fp8_attention: bool
+    activation_input: float
     fused_kernels: bool
     compiled: bool
     kept_tensors: str
+    weighs_in_experts: bool
+    fused_qkv: bool
     keeps_quantized_inputs: bool
     local_spec: bool
     gather_in_fp8: bool
@@ -79,9 +82,12 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         compute="bf16" if high_precision else plan.precision.compute,
         fused_attention=software.attention != "unfused",
         fp8_attention=plan.precision.attention == "fp8",
+        activation_input=BYTES[plan.precision.activation_input],
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
         kept_tensors=software.traits.kept_tensors,
+        weighs_in_experts=software.traits.weighs_in_experts,
+        fused_qkv=software.traits.fused_qkv,
         keeps_quantized_inputs=software.traits.keeps_quantized_inputs,
         local_spec=software.is_megatron and software.transformer_impl == "local",
         gather_in_fp8=software.is_megatron and is_quantized("bf16" if high_precision else plan.precision.compute),

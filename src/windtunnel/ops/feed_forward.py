@@ -65,7 +65,7 @@ def kept_activation(
         kept = [Kept("gate", size, modules)]
         kept += [Kept("up", size, modules | {"per_op"})] if gated else []
     else:
-        kept = [Kept("up", (2 if gated else 1) * size, modules)]
+        kept = [Kept("up", (2 if gated else 1) * ctx.activation_input * rows * width, modules)]
     if ctx.kept_tensors == "torchtitan" and ctx.compiled:
         return tuple(kept)  # the partitioner recomputes point-wise results
     if eager:

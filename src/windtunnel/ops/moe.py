@@ -114,8 +114,9 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
         moved += 4 * k * row
     elements = routed_rows(moe, ctx) * model.hidden_size
     rows = elements * ctx.width
-    # An unfused un-permute weighs rows by their probabilities and keeps them; fused kernels weigh inside the experts.
-    fused_permute = ctx.moe.permute_fusion or ctx.moe.dispatcher != "alltoall" or ctx.ep == 1
+    # An unfused un-permute that weighs rows by their probabilities keeps them.
+    weighed = ctx.weighs_in_experts or ctx.moe.permute_fusion
+    fused_permute = weighed or ctx.moe.dispatcher != "alltoall" or ctx.ep == 1
     kept = (
         Kept("dispatched_rows", 0.0 if fused_permute else rows, WHOLE, of="dispatcher"),
         Kept("expert_input", elements * ctx.saved_width, WHOLE | PER_OP),
@@ -163,9 +164,8 @@ def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> t
         dropped = WHOLE | PER_OP
         scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, dropped)
         return (*kept_activation(ctx, rows, width, gated=model.gated, modules=dropped), scattered)
-    size = ctx.width * rows * width
     return (
-        Kept("expert_up", (2 if model.gated else 1) * size, WHOLE),
+        Kept("expert_up", (2 if model.gated else 1) * ctx.activation_input * rows * width, WHOLE),
         Kept("expert_product", ctx.saved_width * rows * width, ACTIVATION),
     )
 

@@ -14,7 +14,8 @@ from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.memory.interval import residuals
 from windtunnel.projection.flops import flops_per_token
 from windtunnel.projection.project import project
-from windtunnel.projection.result import FlopsPerToken, Projection
+from windtunnel.projection.result import FlopsPerToken, Memory, Projection
+from windtunnel.records.unstated import joint_verdict, readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,13 @@ def check_record(record: Record) -> Checked:
     except WindtunnelError as error:
         reason = str(error.faults[0]) if error.faults else str(error)
         return _unchecked(record, reason)
-    rows = [row for row in (_speed_row(record, projection), _memory_row(record, projection)) if row is not None]
+    found = readings(record, projection.memory)
+    rows = [row for row in (_speed_row(record, projection), _memory_row(record, projection, found)) if row is not None]
     speed = next((row for row in rows if row.quantity == "speed"), None)
     pair = (speed.measured, speed.projected) if speed and speed.measured and speed.projected else None
     return Checked(
         rows=tuple(rows),
-        verdict=projection.memory.verdict,
+        verdict=joint_verdict(found),
         outcome=record.outcome,
         speed=pair,
         series=record.series,
@@ -160,19 +162,26 @@ def in_convention(flops: FlopsPerToken, convention: str) -> float:
     return by_name.get(convention, flops.full_attention)
 
 
-def _memory_row(record: Record, projection: Projection) -> Row | None:
+def _memory_row(record: Record, projection: Projection, found: tuple[Memory, ...]) -> Row | None:
     measured = record.measured
     if measured.peak_memory is None:
         return None
-    stages = [_bytes(record, stage) for stage in projection.memory.stages]
-    projected = {"first": stages[0], "last": stages[-1]}.get(record.memory_rank, max(stages))
+    read = [_projected(record, memory) for memory in found]
+    projected = read[0]
     row = _row(record, "memory", record.memory_bar or record.bar, measured.peak_memory, projected)
     low, high = residuals(projection.job)
-    row = replace(row, interval=(low * projected, high * projected))
+    row = replace(row, interval=(low * min(read), high * max(read)))
     if measured.peak_memory_per_stage is None:
         return row
+    stages = [_bytes(record, stage) for stage in projection.memory.stages]
     pairs = zip(measured.peak_memory_per_stage, stages, strict=False)
     return replace(row, stages=tuple(StageRow(measured=m, projected=p, error=p / m - 1) for m, p in pairs))
+
+
+def _projected(record: Record, memory: Memory) -> float:
+    """Bytes of the rank that the record read, the highest where it does not say."""
+    stages = [_bytes(record, stage) for stage in memory.stages]
+    return {"first": stages[0], "last": stages[-1]}.get(record.memory_rank, max(stages))
 
 
 def _bytes(record: Record, stage: MemoryBreakdown) -> float:

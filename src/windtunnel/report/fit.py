@@ -8,19 +8,20 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.memory.diagnosis import FRAGMENTS, OTHERS, OUTSIDE, TENSORS, Diagnosis
+from windtunnel.memory.diagnosis import FRAGMENTS, GRAPHS, OTHERS, OUTSIDE, TENSORS, Diagnosis
 from windtunnel.projection.result import Projection
 from windtunnel.report.figures import shown, signed_percent
 from windtunnel.report.memory import interval_line, verdict_line
 from windtunnel.report.plain import plain
 from windtunnel.report.tables import table
-from windtunnel.search.fit import Remedy
+from windtunnel.search.fit import SAME_DEVICE, Remedy
 from windtunnel.units import human_bytes, human_seconds
 
 _ADVICE = {
     TENSORS: "compare the job with what was launched",
     FRAGMENTS: "free, but in pieces too small; try expandable segments",
     OUTSIDE: "communicators, contexts or CUDA graphs",
+    GRAPHS: "what a graph captured stays allocated; capture less, or leave room for it",
     OTHERS: "end them, or plan with what they leave",
 }
 
@@ -83,7 +84,9 @@ def _value(value: Any) -> str:
 
 
 def _diagnosis(diagnosis: Diagnosis) -> list[RenderableType]:
-    asked = Text.assemble(("The message  ", "bold"), f"it asked for {human_bytes(diagnosis.error.requested)}")
+    wanted = diagnosis.error.requested
+    size = human_bytes(wanted) if wanted >= 2**30 else f"{wanted / 2**20:,.0f} MiB"
+    asked = Text.assemble(("The message  ", "bold"), f"it asked for {size}")
     if diagnosis.requested:
         asked.append(f": {' or '.join(diagnosis.requested[:2])}")
     rows = [
@@ -91,7 +94,7 @@ def _diagnosis(diagnosis: Diagnosis) -> list[RenderableType]:
         for c in diagnosis.classes
     ]
     figures = table(["class", "plan's peak", "at the failure", "difference"], rows)
-    return [asked, figures, _judgement(diagnosis), *_smaller_device(diagnosis)]
+    return [asked, figures, _judgement(diagnosis), *_other_device(diagnosis)]
 
 
 def _judgement(diagnosis: Diagnosis) -> Text:
@@ -104,9 +107,9 @@ def _judgement(diagnosis: Diagnosis) -> Text:
     return Text.assemble((f"{name} exceeded the plan", "bold yellow"), f": {_ADVICE[name]}")
 
 
-def _smaller_device(diagnosis: Diagnosis) -> list[Text]:
-    """A device that has less than the catalog says."""
+def _other_device(diagnosis: Diagnosis) -> list[Text]:
+    """A device that has other memory than the catalog says."""
     has = diagnosis.error.capacity
-    if has is None or has > 0.99 * diagnosis.capacity:
+    if has is None or abs(has / diagnosis.capacity - 1) <= SAME_DEVICE:
         return []
     return [Text(f"the device has {human_bytes(has)}; the plan counts on {human_bytes(diagnosis.capacity)}")]

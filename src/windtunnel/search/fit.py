@@ -12,8 +12,8 @@ from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
-from windtunnel.search.examine import Vary
 from windtunnel.search.minimum import leanest
+from windtunnel.search.points import Vary
 from windtunnel.search.remedies import remedies
 
 PAIRED = 8
@@ -56,11 +56,18 @@ def fit(now: Projection, vary: Vary) -> tuple[Remedy, ...]:
     return _ranked([*several, *single]) or _enlarged(now, vary)
 
 
-def with_less(job: Job, taken: float) -> Job:
-    """The job on accelerators that have ``taken`` bytes less: what a run was seen to need beyond its plan."""
+SAME_DEVICE = 0.01
+"""Relative difference up to which a message's capacity is taken for the catalog's."""
+
+
+def on_device(job: Job, capacity: float | None, taken: float = 0.0) -> Job:
+    """The job on accelerators of ``capacity`` bytes, where that is another device than the job's, less ``taken``: what
+    a run was seen to need beyond its plan."""
     accelerator = job.cluster.accelerator
-    smaller = replace(accelerator, hbm_capacity=accelerator.hbm_capacity - taken)
-    return replace(job, cluster=replace(job.cluster, accelerator=smaller)) if taken else job
+    own = accelerator.hbm_capacity
+    has = own if capacity is None or abs(capacity / own - 1) <= SAME_DEVICE else capacity
+    other = replace(accelerator, hbm_capacity=has - taken)
+    return job if other == accelerator else replace(job, cluster=replace(job.cluster, accelerator=other))
 
 
 def _machine(changes: Mapping[str, Any]) -> bool:

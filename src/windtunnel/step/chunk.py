@@ -11,7 +11,8 @@ from windtunnel.elementwise import TINY, Number, maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Pipeline, Sharding
 from windtunnel.ops.chunk import LocalParameters, Unit, lower_unit, unit_parameters, units
-from windtunnel.ops.layer import kept_bytes
+from windtunnel.ops.offload import offloaded_bytes
+from windtunnel.ops.op import Op
 from windtunnel.step.host import NOTHING, HostSeconds, chunk_host, layer_host
 from windtunnel.step.layer import LayerCost, price_layer
 from windtunnel.step.parts import ZERO, Parts
@@ -114,19 +115,18 @@ def unit_cost(source: CostSource, job: Job, unit: Unit) -> UnitCost:
     how = settings(job)
     cost = price_layer(source.within(job, unit), ops, unit.recompute, how)
     return UnitCost(
-        cost=_offloaded(cost, sum(kept_bytes(ops, unit.recompute)), unit, how),
+        cost=_offloaded(cost, ops, unit, how),
         host=layer_host(job, unit.layer, unit.recompute) if unit.layer else NOTHING,
         parameters=unit_parameters(job, unit),
         occurrences=1,
     )
 
 
-def _offloaded(cost: LayerCost, kept: float, unit: Unit, how: Settings) -> LayerCost:
+def _offloaded(cost: LayerCost, ops: tuple[Op, ...], unit: Unit, how: Settings) -> LayerCost:
     """Kept activations leave in forward and return in backward over PCIe, beside the layer's compute."""
-    share = how.offload.activations
-    if share <= 0 or unit.layer is None:
+    if how.offload.activations <= 0 or unit.layer is None:
         return cost
-    seconds = share * kept / how.pcie_bandwidth
+    seconds = sum(offloaded_bytes(ops, unit.recompute, how.offload)) / how.pcie_bandwidth
     return replace(
         cost,
         forward=cost.forward + Parts(offload=max(0.0, seconds - cost.forward.total)),
