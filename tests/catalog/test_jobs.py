@@ -145,6 +145,9 @@ def test_attention_auto_is_the_frameworks_choice_for_the_vendor() -> None:
     amd = mapping("primus")
     amd["cluster"]["accelerator"] = "mi355x"
     assert load_job(amd).software.attention == "aiter"
+    unknown = mapping("primus")
+    unknown["cluster"]["accelerator"] = {"base": "h200-sxm-141gb", "name": "x1", "vendor": "acme"}
+    assert load_job(unknown).software.attention == "sdpa"
 
 
 def test_the_cluster_is_filled_from_the_catalog_and_overridden() -> None:

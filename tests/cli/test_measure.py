@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+from dataclasses import replace
 
 import pytest
 
-from windtunnel.catalog.profiles import write_profile
+from windtunnel.catalog.pilots import eager_software
+from windtunnel.catalog.profiles import read_profile, write_profile
 from windtunnel.cost.profile import Entry, Profile
+from windtunnel.cost.profile_keys import LAYER_OVER_OPS, calibration_key
 from windtunnel.measure.plan import tasks_of
+from windtunnel.projection.pilots import pilot_key, pilots
 
 
 @pytest.fixture
@@ -67,8 +72,40 @@ def test_a_profile_of_another_device_is_flagged(cli, profile_file):
     assert any("measured on NVIDIA H100" in warning for warning in document["warnings"])
 
 
+def test_every_second_says_where_it_comes_from(cli, profile_file):
+    document = cli("project", *JOB, "--profile", profile_file, "--json").document
+    evidence = document["evidence"]
+    assert sum(sum(kinds.values()) for kinds in evidence.values()) == pytest.approx(document["step_time"])
+    assert evidence["compute"]["measured"] > 0.5 * document["time"]["compute"]
+    assert sum(evidence["optimizer"].values()) == pytest.approx(evidence["optimizer"]["simulated"])
+    low, high = document["uncertainty"]["step_time"]
+    assert low < document["step_time"] < high
+    assert high / document["step_time"] - 1 == pytest.approx(0.1, abs=0.03)  # the spread of what was measured
+
+
+def test_explained_on_measured_seconds(cli, profile_file):
+    document = cli("project", *JOB, "--profile", profile_file, "--explain", "--elasticity", "--json").document
+    assert document["explain"]["binding"][0]["share"] > 0.5
+    assert all(0 < knob["simulated"] <= 1 for knob in document["explain"]["knobs"])
+    slopes = {entry["path"]: entry["value"] for entry in document["elasticity"]}
+    alone = {e["path"]: e["value"] for e in cli("project", *JOB, "--elasticity", "--json").document["elasticity"]}
+    assert abs(slopes["cluster.accelerator.peaks"]) < 0.01 < abs(alone["cluster.accelerator.peaks"])
+
+
+def test_drawn_and_traced_on_measured_seconds(cli, profile_file, tmp_path):
+    path = tmp_path / "trace.json"
+    done = cli("project", *JOB, "--profile", profile_file, "--timeline", "--trace", str(path), "--json")
+    spans = [span for stage in done.document["timeline"] for span in stage["spans"]]
+    assert max(span["end"] for span in spans) == pytest.approx(done.document["step_time"])
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert all(event["args"]["evidence"] for event in events)
+    forward = next(event for event in events if event["name"].startswith("forward"))
+    assert "measured" in forward["args"]["evidence"]
+    assert "One step" in cli("project", *JOB, "--profile", profile_file, "--timeline").out
+
+
 def test_what_cannot_be_combined_is_refused(cli, profile_file):
-    assert cli("project", *JOB, "--profile", profile_file, "--explain").code == 2
+    assert cli("project", *JOB, "--profile", profile_file, "--anchor", "own.yaml").code == 2
     assert cli("project", *JOB, "--mode", "both").code == 2
     assert cli("project", *JOB, "--profile", "nowhere.yaml").code == 2
     assert cli("measure", "--suite", "grand").code == 2
@@ -81,6 +118,40 @@ def test_profiles_compared_and_merged(cli, profile_file, tmp_path):
     changes = cli("profile", "diff", profile_file, out, "--json").document
     assert all(change["ratio"] == 1.0 for change in changes)
     assert "entries in both" in cli("profile", "diff", profile_file, out).out
+
+
+def test_a_profile_is_shown(cli, tmp_path, profile_file):
+    known = read_profile(profile_file)
+    ratio = Entry(key=calibration_key(LAYER_OVER_OPS[0]), seconds=1.07, low=1.05, high=1.1, repeats=3)
+    path = tmp_path / "with ratio.yaml"
+    write_profile(path, replace(known, entries=(*known.entries, ratio)))
+    document = cli("profile", "show", str(path), "--json").document
+    assert document["ratios"] == {"layer_over_ops/forward": {"value": 1.07, "spread": [1.05, 1.1]}}
+    assert sum(op["entries"] for op in document["ops"]) == len(known.entries)
+    screen = cli("profile", "show", str(path)).out
+    assert "layer_over_ops/forward" in screen
+    assert "NVIDIA H100" in screen
+    assert cli("profile", "diff", str(path)).code == 2
+
+
+def test_pilots_anchor_the_memory_and_check_the_sum(cli, make_job, tmp_path):
+    job = make_job()
+    few = pilots(job, eager_software())
+    entries = [
+        Entry(key=pilot_key(each, what), seconds=size, low=size, high=size, repeats=5)
+        for each in few
+        for what, size in (("bytes/allocated", 3e9), ("bytes/reserved", 4e9), ("pilot", 1.0))
+    ]
+    path = tmp_path / "pilots.yaml"
+    device = (("name", "NVIDIA H100 80GB HBM3"),)
+    write_profile(path, Profile(device=device, software=(), method=(), entries=tuple(entries)))
+    document = cli("project", *JOB, "--profile", str(path), "--json").document
+    assert document["memory"]["anchored"]["framework_overhead"] == 1e9
+    assert [each["layers"] for each in document["pilots"]] == [2, 4]
+    assert cli("memory", *JOB, "--profile", str(path), "--json").document["memory"]["anchored"]["pilots"]
+    for verb in ("project", "memory"):
+        assert "residuals of measured pilots" in cli(verb, *JOB, "--profile", str(path)).out
+    assert "pilot of 4 layers" in cli("project", *JOB, "--profile", str(path)).out
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch.nn") is not None, reason="torch is here")

@@ -15,7 +15,7 @@ import pytest
 
 from windtunnel.catalog.jobs import load_job
 from windtunnel.cli.command import Running, filled, words_of
-from windtunnel.errors import WindtunnelError
+from windtunnel.errors import FormatError, WindtunnelError
 from windtunnel.search.screen import Candidate
 from windtunnel.search.trial import Outcome
 
@@ -52,7 +52,7 @@ def alive(group: int) -> list[str]:
     return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
 
 
-@pytest.mark.parametrize("way", ["well", "units", "noisy"])
+@pytest.mark.parametrize("way", ["well", "units", "noisy", "daemon"])
 def test_a_good_run_is_believed(way: str) -> None:
     found = outcome(way)
     assert found.status == "ok", found.why
@@ -83,12 +83,21 @@ def test_a_good_run_is_believed(way: str) -> None:
         ("hours", "invalid", "faster than peak FLOP/s allow"),
         ("gibibytes", "invalid", "it is in bytes"),
         ("bits", "invalid", "it is in bytes"),
+        ("enormous", "invalid", "positive number"),
+        ("countless", "invalid", "steps"),
+        ("surrogate", "invalid", "step_time"),
+        ("nested", "invalid", "not JSON"),
+        ("vandal", "invalid", "no result"),
+        ("folder", "invalid", "no result"),
+        ("endless", "invalid", "no result"),
+        ("terminal", "crashed", "exit code 1"),
     ],
 )
 def test_a_bad_run_is_a_result(way: str, status: str, why: str) -> None:
     found = outcome(way)
     assert found.status == status
     assert why in found.why
+    assert found.why.isprintable()
 
 
 def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +107,18 @@ def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: p
     assert found.status == "timeout"
     assert time.perf_counter() - start < 30
     assert alive(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_run_that_will_not_end_is_made_to() -> None:
+    found = outcome("stubborn", timeout=2.0)
+    assert found.status == "timeout"
+    assert found.seconds < 30
+
+
+def test_a_machine_without_room_is_no_fault_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with pytest.raises(FormatError, match="--resume"):
+        outcome("well")
 
 
 def test_slots_never_split_or_reach_a_shell() -> None:
@@ -153,21 +174,6 @@ def test_a_study_of_real_runs_survives_them_and_resumes(cli: Any, small: str, tm
     assert all(row["seconds"] > 0 for row in called)
 
 
-def test_a_killed_study_resumes_to_the_same_answer(small: str, tmp_path: Path, cli: Any) -> None:
-    options = (*SPACE, "--proposer", "seed", "--run", command("well"), "--calls", "8", "--json")
-    whole = cli("tune", small, *options, "--study", str(tmp_path / "whole.db")).document["study"]
-    broken = ("tune", small, *options, "--study", str(tmp_path / "broken.db"))
-    program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
-    for seconds in (1.5, 2.5):
-        with subprocess.Popen([*program, *broken, "--resume"], stdout=subprocess.DEVNULL) as process:
-            time.sleep(seconds)
-            process.kill()
-    resumed = cli(*broken, "--resume").document["study"]
-    assert resumed["calls"] == whole["calls"] == 8
-    assert resumed["best"]["changes"] == whole["best"]["changes"]
-    assert resumed["trials"] == whole["trials"]
-
-
 def test_a_stopped_study_ends_its_runs(small: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PIDS": str(tmp_path / "pid")}
     program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
@@ -180,3 +186,19 @@ def test_a_stopped_study_ends_its_runs(small: str, tmp_path: Path) -> None:
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert alive(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_killed_study_leaves_no_run_behind(small: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PIDS": str(tmp_path / "pid")}
+    program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]
+    words = ["tune", small, *SPACE, "--proposer", "seed", "--run", command("hang"), "--json"]
+    with subprocess.Popen([*program, *words], stdout=subprocess.PIPE, env=environment) as process:
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.1)
+        time.sleep(0.3)
+        process.kill()
+    group = int((tmp_path / "pid").read_text())
+    end = time.monotonic() + 30
+    while alive(group) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert alive(group) == []

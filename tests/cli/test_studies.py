@@ -61,7 +61,7 @@ def test_the_same_study_twice_is_the_same_answer(cli: Any, job_file: str, tmp_pa
         (("--objective", "time_to_train"), "run.tokens"),
         (("--objective", "beauty"), "--objective"),
         (("--objective", "memory"), "memory"),
-        (("--plot", "x.png", "--proposer", "seed"), ".svg"),
+        (("--plot", "x.gif", "--proposer", "seed"), ".svg"),
         (("--plot", "x.svg"), "--proposer"),
         (("--run", "true"), "{result}"),
         (("--run", "true {result}", "--workers", "0"), "--workers"),

@@ -30,12 +30,15 @@ FIRST_FLOOR_OF_OTHERS = 7
 """Third-party packages are imported from this floor up."""
 
 ARRAYS_AND_SOLVERS = {
+    ("elementwise", "elementwise.py"): "numpy",
     ("projection", "compose.py"): "numpy",
     ("projection", "batch.py"): "numpy",
     ("projection", "batch_memory.py"): "numpy",
     ("projection", "batch_time.py"): "numpy",
     ("projection", "contents.py"): "numpy",
     ("projection", "options.py"): "numpy",
+    ("projection", "shape.py"): "numpy",
+    ("projection", "stages.py"): "numpy",
     ("search", "examine.py"): "numpy",
     ("search", "order_model.py"): "ortools",
     ("calibration", "fit.py"): "numpy",

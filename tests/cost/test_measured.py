@@ -67,8 +67,11 @@ def test_an_op_measured_alone_is_taken_and_marked(make_job):
 def test_the_ratio_of_layer_to_ops_holds_where_no_unit_was_measured(make_job):
     job = make_job()
     ratios = [(calibration_key(f"layer_over_ops/{phase}"), 1.5) for phase in ("forward", "backward")]
-    measured = project(job, measured_source(job, profile(ratios)))
-    assert measured.time.compute == pytest.approx(1.5 * project(job).time.compute)
+    measured, simulated = project(job, measured_source(job, profile(ratios))), project(job)
+    (layer,) = (unit for unit in simulated.costs.chunks[0].units if unit.occurrences == job.model.num_layers)
+    each = (layer.cost.forward + layer.cost.backward_input + layer.cost.backward_weight).compute
+    layers = each * job.model.num_layers * simulated.num_microbatches
+    assert measured.time.compute == pytest.approx(simulated.time.compute + 0.5 * layers)
 
 
 def test_a_collective_and_an_optimizer(make_job):

@@ -13,6 +13,8 @@ from windtunnel.errors import LegalityError
 from windtunnel.job.legality import RULES, violations
 
 MOE = "qwen3-30b-a3b"
+TITAN = {"framework": "torchtitan", "date": "2026-06"}
+ENDS = {"count_embedding": True, "count_head": True}
 
 
 def job(world: int = 8, **sections: Any) -> dict[str, Any]:
@@ -43,6 +45,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("stages-layers", job(64, plan__parallel={"pp": 64})),
     ("layers-pp", job(24, plan__parallel={"pp": 3})),
     ("layers-vpp", job(8, plan__parallel={"pp": 4}, plan__pipeline={"virtual_stages": 3})),
+    ("layers-vpp", job(8, software=TITAN, plan__parallel={"pp": 2}, plan__pipeline={"virtual_stages": 3, **ENDS})),
+    ("layers-pp", job(8, software=TITAN, plan__parallel={"pp": 4}, plan__pipeline=ENDS)),
     ("vpp-needs-pp", job(8, plan__pipeline={"virtual_stages": 2})),
     ("uneven-vs-account", job(8, plan__parallel={"pp": 4}, plan__pipeline={
         "first_stage_layers": 7, "last_stage_layers": 7, "count_embedding": True})),

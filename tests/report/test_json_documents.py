@@ -96,7 +96,14 @@ def test_an_explanation(projection):
     assert projection_document(replace(projection, explanation=explanation))["explain"] == {
         "binding": [{"stage": 0, "term": "compute", "share": 0.6}],
         "assumptions": [{"path": "plan.overlap.tp_comm", "otherwise": False, "effect": -0.1}],
-        "knobs": [{"changes": {"plan.parallel.tp": 2, "plan.parallel.dp": 1}, "step_time": 1.5, "peak_device": 1e9}],
+        "knobs": [
+            {
+                "changes": {"plan.parallel.tp": 2, "plan.parallel.dp": 1},
+                "step_time": 1.5,
+                "peak_device": 1e9,
+                "simulated": 1.0,
+            }
+        ],
     }
 
 

@@ -57,8 +57,8 @@ def test_a_plan_is_counted_once_and_its_first_answer_stays(tmp_path: Path) -> No
     refused = Trial(number=0, proposer="p", reason="r", changes={}, outcome=Outcome(status="infeasible", why="memory"))
     study.record("o", "k", refused, {})
     assert study.known("o", "k") is None
-    study.record("o", "k", trial(1), {})
-    study.record("o", "k", trial(2), {})
+    assert study.record("o", "k", trial(1), {}) == trial(1).outcome
+    assert study.record("o", "k", trial(2), {}) == trial(1).outcome
     study.record("o", "k", refused, {})
     assert [row.trial.number for row in study.rows()] == [1]
     study.record("other", "k", trial(3), {})
@@ -94,6 +94,29 @@ def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     found = numbers(path)
     assert set(found) == expected
     assert len(found) == len(expected)
+
+
+def test_many_that_begin_at_once_agree_on_one_study(tmp_path: Path) -> None:
+    for number in range(3):
+        path = tmp_path / f"{number}.db"
+        processes = [writing(path, 10 * k, 2) for k in range(6)]
+        assert [process.wait(120) for process in processes] == [0] * 6, [p.communicate()[1] for p in processes]
+        assert sorted(numbers(path)) == sorted(10 * k + n for k in range(6) for n in range(2))
+
+
+def test_a_database_of_someone_else_is_left_as_it_is(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    before = path.read_bytes()
+    for made in (StudyFile.open, lambda name: StudyFile.create(name, {})):
+        with pytest.raises(FormatError, match="not a study"):
+            made(str(path))
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["other.db"]
 
 
 def limited() -> None:

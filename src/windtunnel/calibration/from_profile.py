@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
-from windtunnel.cost.kernels.attention import attention
+from windtunnel.cost.kernels.attention import attention, generation
 from windtunnel.cost.kernels.gemm import gemm
+from windtunnel.cost.kernels.stream import stream
 from windtunnel.cost.profile import Entry, Profile
 from windtunnel.dtypes import is_quantized
 from windtunnel.job.cluster import Accelerator
 from windtunnel.job.constants import Constants
 from windtunnel.job.software import Software
-from windtunnel.ops.op import Attention, Gemm, Phase
+from windtunnel.ops.op import Attention, Gemm, Phase, Stream
 
 LARGE = 0.9
 """Least share of a GEMM's simulated seconds that grows with its size: below it, a shape says little of the rate."""
@@ -36,17 +37,21 @@ class Fit:
 def fit_accelerator(
     accelerator: Accelerator, software: Software, constants: Constants, profile: Profile
 ) -> tuple[Fit, ...]:
-    """Sustained shares of GEMMs in 16 bit, and of attention forward and backward, from the entries of a profile.
+    """Sustained shares of GEMMs in 16 bit, of the attention kernel that ``software`` runs and of passes over memory,
+    from the entries of a profile.
 
     A share scales the rate, so its fit is the old one times the median of simulated over measured seconds.
     """
-    kernel = accelerator.attention[0]
+    kernel = generation(accelerator, software)
+    forward, backward = (
+        _attentions(replace(accelerator, attention=(kernel,)), software, constants, profile, phase)
+        for phase in ("forward", "grad_input")
+    )
     found = (
         _scaled("gemm.bf16", accelerator.gemm.bf16, _gemms(accelerator, constants, profile)),
-        _scaled("attention.forward", kernel.forward, _attentions(accelerator, software, constants, profile, "forward")),
-        _scaled(
-            "attention.backward", kernel.backward, _attentions(accelerator, software, constants, profile, "grad_input")
-        ),
+        _scaled("attention.forward", kernel.forward, forward),
+        _scaled("attention.backward", kernel.backward, backward),
+        _scaled("memory_bound", accelerator.memory_bound, _streams(accelerator, constants, profile)),
     )
     return tuple(fit for fit in found if fit is not None)
 
@@ -77,7 +82,6 @@ def _gemms(accelerator: Accelerator, constants: Constants, profile: Profile) -> 
 def _attentions(
     accelerator: Accelerator, software: Software, constants: Constants, profile: Profile, phase: str
 ) -> list[float]:
-    first = replace(accelerator, attention=accelerator.attention[:1])
     ratios = []
     for entry in _of(
         profile, "attention", lambda entry: entry.key.phase == phase and dict(entry.key.shape)["fused"] > 0
@@ -95,7 +99,22 @@ def _attentions(
             context=int(sizes["context"]),
             window=None if window == int(sizes["sequence"]) else window,
         )
-        ratios.append(attention(op, first, software, constants.attention).seconds / entry.seconds)
+        ratios.append(attention(op, accelerator, software, constants.attention).seconds / entry.seconds)
+    return ratios
+
+
+def _streams(accelerator: Accelerator, constants: Constants, profile: Profile) -> list[float]:
+    """Passes of eager kernels; those of routing and permutation have constants of their own."""
+    ratios = []
+    for entry in profile.entries:
+        name = entry.key.op.removeprefix("stream/")
+        if name == entry.key.op or name.startswith(("routing", "permute", "embedding")):
+            continue
+        moved = dict(entry.key.shape)["bytes"]
+        op = Stream(name=name, phase=PHASES[entry.key.phase], bytes_moved=moved, eager=True)
+        cost = stream(op, accelerator, constants.stream)
+        if 1 - accelerator.gemm.launch / cost.seconds > LARGE:
+            ratios.append(cost.seconds / entry.seconds)
     return ratios
 
 

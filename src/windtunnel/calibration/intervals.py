@@ -142,6 +142,13 @@ def with_interval(projection: Projection, table: ErrorTable) -> Projection:
     return _having(projection, (projection.step_time * exp(low), projection.step_time * exp(high)))
 
 
+def with_measured_interval(projection: Projection, spread: tuple[float, float], table: ErrorTable) -> Projection:
+    """The projection with the ``spread`` of its measured seconds, its simulated share as far off as comparable runs."""
+    share, (low, high) = projection.provenance.simulated, table.interval(projection.job)
+    simulated = projection.step_time * share
+    return _having(projection, (spread[0] + simulated * (exp(low) - 1), spread[1] + simulated * (exp(high) - 1)))
+
+
 def _having(projection: Projection, step_time: tuple[float, float]) -> Projection:
     known = projection.uncertainty or Uncertainty(level=LEVEL, peak_device=projection.memory.interval)
     return replace(projection, uncertainty=replace(known, step_time=step_time))

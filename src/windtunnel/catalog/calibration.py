@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windtunnel.calibration.intervals import ErrorTable, Group, Spreads, with_interval
+from windtunnel.calibration.intervals import ErrorTable, Group, Spreads, with_interval, with_measured_interval
 from windtunnel.catalog.constants import FILE, certificates
 from windtunnel.catalog.files import data_file, load_data
 from windtunnel.projection.result import Projection
@@ -54,6 +54,11 @@ def error_table() -> ErrorTable:
 def with_uncertainty(projection: Projection) -> Projection:
     """The projection with the interval that comparable runs give its step time."""
     return with_interval(projection, error_table())
+
+
+def with_measured_uncertainty(projection: Projection, spread: tuple[float, float]) -> Projection:
+    """The projection with the interval of its measurements, and of comparable runs for what was simulated."""
+    return with_measured_interval(projection, spread, error_table())
 
 
 def spreads() -> Spreads:

@@ -97,7 +97,7 @@ def legal(draft: Draft, *, repairs: bool = True) -> Job:
     if errors:
         raise LegalityError([fault_of(violation) for violation in errors])
     said = tuple(violation.message for violation in found)
-    return build(replace(draft, warnings=draft.warnings + said), constants())
+    return build(replace(draft, warnings=draft.warnings + said) if said else draft, constants())
 
 
 def draft_of(
@@ -196,7 +196,7 @@ def _complete(parts: _Parts, rederived: Rederived, base_dir: Path) -> Draft:
         origin=parts.origin + of_software.origin + plan.origin,
         warnings=parts.model_notes + rederived.notes + of_software.warnings + plan.warnings,
     )
-    return _with_schedule(_with_layout(draft, why))
+    return with_schedule(_with_layout(draft, why))
 
 
 def _with_positions(parts: _Parts, given: Mapping[str, Any]) -> _Parts:
@@ -249,8 +249,8 @@ def _with_layout(draft: Draft, why: str) -> Draft:
     )
 
 
-def _with_schedule(draft: Draft) -> Draft:
-    """Whether the schedule can run these stages and micro-batches, asked of the schedule itself."""
+def with_schedule(draft: Draft) -> Draft:
+    """The draft with what its schedule, asked itself, says of these stages and micro-batches."""
     plan = draft.plan
     dp = plan["parallel.dp"]
     per_step = draft.count("batch.micro_batch_size") * (dp if isinstance(dp, int) else 0)
@@ -265,7 +265,7 @@ def _with_schedule(draft: Draft) -> Draft:
         microbatch_group_size=draft.count("pipeline.microbatch_group_size"),
         orders=draft.orders,
     )
-    return replace(draft, schedule_fault=why)
+    return draft if why is None else replace(draft, schedule_fault=why)
 
 
 def _orders(value: object, base_dir: Path) -> tuple[tuple[str, ...], ...] | None:

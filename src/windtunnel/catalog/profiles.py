@@ -1,7 +1,8 @@
 """Profiles on disk: a YAML list of one JSON object a line, so that a line more is a measurement more.
 
 The first line says what was measured on: ``{"profile": 1, "device", "software", "method"}``. Every other line is an
-entry with a checksum of its own; a line cut short by a crash is the last one and can be taken off (``repair``).
+entry with a checksum of its own; a line cut short by a crash is the last one and can be taken off (``repair``). What
+was measured stands under ``seconds``, bytes and ratios under ``value``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import Field
 from windtunnel.catalog.files import RECORDS_LIMIT, read_text
 from windtunnel.catalog.format import Section, read_section
 from windtunnel.catalog.writing import write_whole
-from windtunnel.cost.profile import VERSION, Entry, Profile, key
+from windtunnel.cost.profile import BYTES, CALIBRATION, VERSION, Entry, Profile, key
 from windtunnel.errors import Fault, FormatError
 
 _Positive = Annotated[float, Field(gt=0, strict=True)]
@@ -36,7 +37,8 @@ class _Line(Section):
     phase: Annotated[Literal["forward", "grad_input", "grad_weight", "backward", "step", "none"], Field(alias="pass")]
     shape: dict[_Text, Annotated[float, Field(ge=0, strict=True)]]
     dtype: _Text
-    seconds: _Positive
+    seconds: _Positive | None = None
+    value: _Positive | None = None
     spread: tuple[_Positive, _Positive]
     repeats: Annotated[int, Field(gt=0, strict=True)]
     remarks: tuple[_Text, ...] = ()
@@ -54,6 +56,18 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     head, *lines = _lines(read_text(path, RECORDS_LIMIT), name)
     entries = tuple(_entry(line, f"{name}, line {number}") for number, line in enumerate(lines, 2))
     return _of_head(head, name, entries)
+
+
+def is_profile(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a profile does; a file that is not there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(BEGINNING)) == BEGINNING
+    except OSError:
+        return False
+
+
+BEGINNING = b'- {"profile":'
 
 
 def _of_head(head: Mapping[str, Any], name: str, entries: tuple[Entry, ...]) -> Profile:
@@ -94,9 +108,11 @@ def _entry(line: Mapping[str, Any], where: str) -> Entry:
     if line.get("check") != _checksum(content):
         _corrupt(where, json.dumps(content))
     values = read_section(_Line, line, where)
+    if values.get(quantity(values["op"])) is None:
+        _corrupt(where, json.dumps(content))
     return Entry(
         key=key(values["op"], values["phase"], values["dtype"], values["shape"]),
-        seconds=values["seconds"],
+        seconds=values[quantity(values["op"])],
         low=values["spread"][0],
         high=values["spread"][1],
         repeats=values["repeats"],
@@ -121,13 +137,18 @@ def entry_line(entry: Entry) -> str:
         "pass": entry.key.phase,
         "shape": dict(entry.key.shape),
         "dtype": entry.key.dtype,
-        "seconds": entry.seconds,
+        quantity(entry.key.op): entry.seconds,
         "spread": [entry.low, entry.high],
         "repeats": entry.repeats,
     }
     if entry.remarks:
         content["remarks"] = list(entry.remarks)
     return f"- {json.dumps({**content, 'check': _checksum(content)})}\n"
+
+
+def quantity(op: str) -> str:
+    """The word an entry's figure stands under."""
+    return "value" if op.startswith((BYTES, CALIBRATION)) else "seconds"
 
 
 def write_profile(path: str | os.PathLike[str], profile: Profile) -> None:

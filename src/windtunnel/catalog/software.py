@@ -47,8 +47,8 @@ def software_profile(framework: str, date: str | None = None, model: str = "") -
     """Traits and defaults of a framework at a year-month, newest known when ``date`` is None.
 
     Later entries overlay earlier ones; one applies from its month on. A recipe the framework ships for ``model``
-    overlays its defaults. The default ``software.attention``, what
-    ``auto`` means, is a mapping from accelerator vendor to backend.
+    overlays its defaults. The default ``software.attention``, what ``auto`` means, is a mapping from accelerator
+    vendor to backend, ``other`` for vendors it does not name.
 
     Raises:
         MissingError: no such framework, or a date before its first entry.

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from windtunnel.errors import Fault, FormatError, MissingError
 
 
-def write_whole(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
-    """Write the pieces to a file beside ``path``, then put it in its place; an earlier file is replaced.
+def write_whole(path: str | os.PathLike[str], pieces: Iterable[str | bytes]) -> None:
+    """Write the pieces, texts as UTF-8, to a file beside ``path``, then put it in its place instead of an earlier one.
 
     Raises:
         MissingError: the folder is not there.
@@ -35,9 +35,9 @@ def write_whole(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
         _remove(partial)
 
 
-def _write(partial: str, pieces: Iterable[str]) -> None:
-    with open(partial, "x", encoding="utf-8") as file:
-        file.writelines(pieces)
+def _write(partial: str, pieces: Iterable[str | bytes]) -> None:
+    with open(partial, "xb") as file:
+        file.writelines(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
         file.flush()
         os.fsync(file.fileno())
 

@@ -31,14 +31,16 @@ VERBS = {
         "windtunnel.cli.study:study",
         "What a study has tried: all trials, the best, or JSON lines.",
     ),
+    "portfolio": ("windtunnel.cli.portfolio:portfolio", "Many jobs in many places, the best plan of each, one table."),
     "measure": ("windtunnel.cli.measure:measure", "Time a job's own ops on the device at hand, into a profile."),
-    "profile": ("windtunnel.cli.profile:profile", "Two profiles compared, or made one."),
+    "profile": ("windtunnel.cli.profile:profile", "What a profile holds; two compared, or made one."),
     "schedule": ("windtunnel.cli.schedule:schedule", "One pipeline schedule on its own, drawn."),
     "validate": ("windtunnel.cli.validate:validate", "Projections against measured runs. Exit 1: worse than before."),
     "calibrate": (
         "windtunnel.cli.calibrate:calibrate",
         "Refit the constants on measured runs, sources left out in turn.",
     ),
+    "mcp": ("windtunnel.mcp.verb:mcp", "The tuning agent's tools for any assistant that speaks MCP."),
     "list": ("windtunnel.cli.catalog:list_names", "Names in the catalog."),
     "show": ("windtunnel.cli.catalog:show", "One catalog entry, or the schema of a format."),
 }

@@ -24,13 +24,25 @@ _records: tuple[Record, ...] = ()
 
 
 def calibrate(
-    *records: Annotated[str, Parameter(help="Files or folders of ground-truth records.")],
-    out: Annotated[
-        str | None, Parameter(help="Folder for the constants and the table of errors; without it nothing is written.")
+    *records: Annotated[str, Parameter(help="Files or folders of ground-truth records, or one profile.")],
+    accelerator: Annotated[
+        str | None, Parameter(help="Whose data file a profile fits; without it the one its device is called by.")
     ] = None,
+    out: Annotated[str | None, Parameter(help="Folder for what was fitted; without it nothing is written.")] = None,
     output: Output = DEFAULT,
 ) -> int:
-    """Refit the constants of the simulated source: sources left out in turn, constants refused that do not help."""
+    """Refit the constants of the simulated source on records: sources left out in turn, constants refused that do not
+    help. Or fit the shares of its peaks that an accelerator sustains, on a profile."""
+    from windtunnel.catalog.profiles import is_profile
+
+    if len(records) == 1 and is_profile(records[0]):
+        from windtunnel.cli.fitted import fit_profile
+
+        return fit_profile(records[0], accelerator, out, output)
+    return _refit(records, out, output)
+
+
+def _refit(records: tuple[str, ...], out: str | None, output: Output) -> int:
     from windtunnel.catalog.calibration import constants_text, errors_document, evidence
     from windtunnel.catalog.records import SkippedRecord, load_records
     from windtunnel.catalog.writing import write_whole
@@ -40,7 +52,7 @@ def calibrate(
     from windtunnel.report.calibrate import calibration_document, calibration_text
 
     if not records:
-        raise MissingError(Fault("RECORDS", "", "no file of records was given", "name one or more files"))
+        raise MissingError(Fault("RECORDS", "", "no file was given", "name files of records, or one profile"))
     rules = evidence()
     loaded = [record for record in load_records(records) if not isinstance(record, SkippedRecord)]
     runs = runs_of(loaded, rules.doubtful)

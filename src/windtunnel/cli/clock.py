@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +13,10 @@ from windtunnel.errors import Fault, FormatError
 
 
 class Clock:
-    """Seconds from now. Raises FormatError for a text that is no duration."""
+    """Seconds from now, and the most of them. Raises FormatError for a text that is no duration."""
 
     def __init__(self, budget: str) -> None:
-        self._limit = seconds_of("--budget", budget)
+        self.limit = seconds_of("--budget", budget)
         self._start = time.perf_counter()
         self.stopped = False
 
@@ -24,11 +25,15 @@ class Clock:
         return time.perf_counter() - self._start
 
     def over(self) -> bool:
-        return self.stopped or self.elapsed > self._limit
+        return self.stopped or self.elapsed > self.limit
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual."""
+        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual. Signals reach the main
+        thread only: in others nothing is asked."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def restore() -> None:

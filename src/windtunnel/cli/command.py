@@ -7,23 +7,24 @@ The command is a list of words, started without a shell. ``{job}`` in a word is 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.catalog.jobs import write_job
+from windtunnel.cli.execution import Ended, end, execute
+from windtunnel.cli.guard import Guard
 from windtunnel.cli.reported import outcome_of, reported
 from windtunnel.errors import Fault, FormatError, MissingError
 from windtunnel.job.job import Job
@@ -31,10 +32,6 @@ from windtunnel.search.screen import Candidate
 from windtunnel.search.trial import Outcome
 
 _SLOT = re.compile(r"\{([a-z][a-z0-9_.]*)\}")
-TAIL = 16_384
-"""Bytes of a run's output that are kept, the last ones."""
-GRACE = 5.0
-"""Seconds between asking a run to end and ending it."""
 GLANCE = 0.1
 """Seconds a poll waits."""
 
@@ -93,6 +90,7 @@ class Running:
         self._answers: dict[int, Future[Outcome]] = {}
         self._alive: set[subprocess.Popen[bytes]] = set()
         self._closed = threading.Event()
+        self._guard = Guard()
 
     def start(self, number: int, candidate: Candidate) -> None:
         self._answers[number] = self._pool.submit(self._run, candidate)
@@ -109,71 +107,54 @@ class Running:
         """End every run with all its processes."""
         self._closed.set()
         for process in list(self._alive):
-            _end(process)
+            end(process)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._guard.close()
 
     def _run(self, candidate: Candidate) -> Outcome:
-        start = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="windtunnel-run-") as folder:
-            try:
-                outcome = self._carried_out(candidate, Path(folder))
-            except (OSError, ValueError) as error:
-                outcome = Outcome(status="crashed", why=f"the run cannot be started: {error}")
-        return outcome_of(outcome, candidate, time.perf_counter() - start)
+        with _folder() as folder:
+            result = Path(folder) / "result.json"
+            words = written(self._words, candidate, Path(folder), result)
+            return outcome_of_run(execute(words, self._timeout, self._watched), result, candidate)
 
-    def _carried_out(self, candidate: Candidate, folder: Path) -> Outcome:
-        result = folder / "result.json"
-        write_job(folder / "job.yaml", job_to_mapping(candidate.job))
-        words = filled(self._words, candidate.job, job_file=str(folder / "job.yaml"), result=str(result))
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    @contextmanager
+    def _watched(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """What ends with this process, whichever way that ends."""
         self._alive.add(process)
-        if self._closed.is_set():
-            _end(process)
-        kept = bytearray()
-        assert process.stdout is not None
-        reader = threading.Thread(target=_drain, args=(process.stdout, kept), daemon=True)
-        reader.start()
+        self._guard.watch(process.pid)
         try:
-            process.wait(self._timeout)
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return Outcome(status="timeout", why=f"ran longer than {self._timeout:g} s")
+            if self._closed.is_set():
+                end(process)
+            yield
         finally:
-            _end(process)  # whatever it left behind
-            reader.join(GRACE)
             self._alive.discard(process)
-        seconds = time.perf_counter() - start
-        return reported(result, process.returncode, bytes(kept).decode(errors="replace"), seconds, candidate.job)
+            self._guard.release(process.pid)
 
 
-def _drain(stream: IO[bytes], kept: bytearray) -> None:
-    """Read to the end, so that a talkative run never waits, and keep the tail."""
-    while piece := stream.read1(65_536):  # type: ignore[attr-defined]
-        kept += piece
-        del kept[:-TAIL]
+def written(words: Sequence[str], candidate: Candidate, folder: Path, result: Path) -> list[str]:
+    """The command of a plan, whose job file is written to ``folder``. Raises WindtunnelError where it cannot be."""
+    write_job(folder / "job.yaml", job_to_mapping(candidate.job))
+    return filled(words, candidate.job, job_file=str(folder / "job.yaml"), result=str(result))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the whole process group to end, then make it."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return
-        try:
-            process.wait(GRACE if number == signal.SIGTERM else None)
-        except subprocess.TimeoutExpired:
-            continue
-        if not _group_alive(process.pid):
-            return
+def outcome_of_run(ended: Ended, result: Path, candidate: Candidate) -> Outcome:
+    """What a command that ended has to say of its plan."""
+    if ended.code is None:
+        outcome = Outcome(status="timeout" if ended.timed_out else "crashed", why=ended.said)
+    else:
+        outcome = reported(result, ended.code, ended.said, ended.seconds, candidate.job)
+    return outcome_of(replace(outcome, why=_printable(outcome.why)), candidate, ended.seconds)
 
 
-def _group_alive(group: int) -> bool:
+def _printable(text: str) -> str:
+    """What a run said without what would steer a terminal or could not be written down."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder of a run's own. Raises FormatError where there is no room: no fault of the plan."""
     try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+        return tempfile.TemporaryDirectory(prefix="windtunnel-run-", ignore_cleanup_errors=True)
+    except OSError as error:
+        remedy = "free space, then continue with --resume"
+        raise FormatError(Fault("--run", "", f"no folder can be made for a run: {error}", remedy)) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -11,8 +12,7 @@ from cyclopts import Parameter
 from windtunnel.errors import Fault, MissingError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from windtunnel.catalog.variations import Variations
     from windtunnel.job.draft import Draft
     from windtunnel.job.job import Job
 
@@ -89,7 +89,7 @@ PATHS = {
 
 def given(flags: JobFlags) -> dict[str, Any]:
     """The flags a user typed, by job path."""
-    values = {field.name: getattr(flags, field.name) for field in fields(flags)}
+    values = {item.name: getattr(flags, item.name) for item in fields(flags)}
     return {path: values[name] for name, path in PATHS.items() if values[name] is not None}
 
 
@@ -101,26 +101,42 @@ class Request:
     folder: Path
     changes: Mapping[str, object]
     scale_batch: bool
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Constants in place of the published ones, by ``group.name``."""
+    _variations: Variations = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        from windtunnel.catalog.variations import Variations
+
+        given = Variations(self.source, self.changes, scale_batch=self.scale_batch, base_dir=self.folder)
+        object.__setattr__(self, "_variations", given)
 
     def load(self, further: Mapping[str, object] | None = None) -> Job:
         """The legal job, with ``further`` values by job path on top. Raises WindtunnelError."""
         from windtunnel.catalog.jobs import load_job
 
-        return load_job(
-            self.source, set={**self.changes, **(further or {})}, scale_batch=self.scale_batch, base_dir=self.folder
-        )
+        changes = {**self.changes, **(further or {})}
+        return self._believing(load_job(self.source, set=changes, scale_batch=self.scale_batch, base_dir=self.folder))
 
     def vary(self, further: Mapping[str, object]) -> Job:
         """As ``load``, for who tries many: a refusal proposes no repairs."""
-        from windtunnel.catalog.jobs import load_job
+        return self._believing(self._variations(further))
 
-        return load_job(
-            self.source,
-            set={**self.changes, **further},
-            scale_batch=self.scale_batch,
-            base_dir=self.folder,
-            repairs=False,
-        )
+    def _believing(self, job: Job) -> Job:
+        return replace(job, constants=job.constants.having(self.constants)) if self.constants else job
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What was asked for, for ``from_mapping`` in another process."""
+        return {
+            "source": self.source,
+            "folder": str(self.folder.resolve()),
+            "changes": self.changes,
+            "scale_batch": self.scale_batch,
+        }
+
+    @classmethod
+    def from_mapping(cls, written: Mapping[str, Any]) -> Request:
+        return cls(written["source"], Path(written["folder"]), written["changes"], written["scale_batch"])
 
     def draft(self) -> Draft:
         """The job before legality is asked. Raises FormatError and MissingError only."""

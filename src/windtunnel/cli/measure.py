@@ -33,7 +33,8 @@ def measure(
     threads: Annotated[int | None, Parameter(help="Threads of one rank on a CPU.")] = None,
     co_runners: Annotated[int, Parameter(help="Copies of each kernel that run beside it, as other ranks will.")] = 0,
     layers: Annotated[
-        Literal["blocks", "transformers"], Parameter(help="Whose layers: our reference blocks, or the framework's.")
+        Literal["blocks", "transformers", "torchtitan", "megatron-core"],
+        Parameter(help="Whose layers: our reference blocks, or the framework's."),
     ] = "blocks",
     slurm: Annotated[bool, switch("Run on a node of the cluster, through submitit.")] = False,
     flags: JobFlags = NO_FLAGS,
@@ -64,6 +65,10 @@ def measure(
 
         print_note(f"collectives over {world} ranks", output)
         results = [*results, *measure_network(request(job, flags).load(), out, world, device)]
+    if suite is None:
+        from windtunnel.measure.ratios import write_ratios
+
+        write_ratios(request(job, flags).load(), out, co_runners)
     return _answer(results, out, output)
 
 

@@ -17,17 +17,20 @@ def memory(
     max: Annotated[
         str | None, Parameter(help="Largest micro_batch_size, sequence_length or both (with a comma) that still fit.")
     ] = None,
+    profile: Annotated[
+        str | None, Parameter(help="A profile of windtunnel measure: its pilots anchor the peak.")
+    ] = None,
     timeline: Annotated[bool, switch("Bytes over the step of the worst stage, and what is alive at its peak.")] = False,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
     """Bytes per rank class at each stage's peak moment."""
     from windtunnel.cli.largest import largest_values
-    from windtunnel.projection.project import project
+    from windtunnel.cli.measured import pricing
     from windtunnel.report.json import memory_document, warnings_of
 
     asked = request(job, flags)
-    projection = project(asked.load())
+    projection = pricing(profile, None, anchored=False).run(asked.load())
     largest = largest_values(max.split(","), projection.job, asked.load) if max else {}
     print_warnings(warnings_of(projection), output)
     if output.json:

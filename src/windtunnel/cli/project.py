@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, Request, request
+from windtunnel.cli.flags import ALL_SCHEDULES, NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_note, print_screen, print_warnings, switch
-from windtunnel.errors import Fault, FormatError, MissingError
+from windtunnel.errors import Fault, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from windtunnel.calibration.anchor import Anchor
+    from windtunnel.cli.measured import Simulated
+    from windtunnel.cost.source import CostSource
     from windtunnel.job.job import Job
     from windtunnel.projection.result import Projection
     from windtunnel.step.streams import StreamSpan
@@ -49,10 +51,9 @@ def project(
     output: Output = DEFAULT,
 ) -> int:
     """Memory and throughput of one job."""
-    from windtunnel.catalog.calibration import with_uncertainty
-    from windtunnel.projection.elasticity import elasticity as elasticities
+    from windtunnel.cli.evidence import anchor_of
+    from windtunnel.cli.measured import pricing
     from windtunnel.projection.explain import explain as explanations
-    from windtunnel.projection.project import project as run
     from windtunnel.report.json import elasticity_document, projection_document, warnings_of
 
     if flags.schedule == ALL_SCHEDULES:
@@ -62,26 +63,23 @@ def project(
         }  # fmt: skip
         _refuse_beside_all(name for name, given in options.items() if given)
         return _compare_schedules(job, replace(flags, schedule=None), output)
-    if profile is not None or mode is not None:
-        from windtunnel.cli.measured import project_measured
-
-        _refuse_beside_profile(explain=explain, elasticity=elasticity, timeline=timeline, trace=trace)
-        return project_measured(request(job, flags).load(), profile, mode or "measured", output)
+    prices = pricing(profile, mode, anchored=bool(anchor))
     asked = request(job, flags)
-    found = _anchor(asked.load(), anchor, output) if anchor else None
-    load = asked.load if found is None else _under(asked, found.values)
-    load = _balanced(load) if balance else load
-    projection = run(load())
+    found = anchor_of(asked.load(), anchor, output) if anchor else None
+    load = asked.load if found is None else replace(asked, constants=found.values).load
+    load = _balanced(load, prices) if balance else load
+    real = load()
+    projection, source = prices.priced(real)
     if explain:
-        projection = explanations(projection, load)
-    projection = with_uncertainty(projection) if found is None else _carried(projection, found)
-    slopes = elasticities(projection.job) if elasticity else None
+        projection = explanations(projection, load, prices.run, source)
+    projection = prices.certain(projection, source) if found is None else _carried(projection, found)
+    slopes = prices.slopes(projection, source) if elasticity else None
     if trace is not None:
-        _write_trace(projection, trace)
+        _write_trace(projection, source, trace)
         print_note(f"wrote {trace}: open it at ui.perfetto.dev", output)
     print_warnings(warnings_of(projection), output)
     if output.json:
-        document = projection_document(projection)
+        document = projection_document(projection) | prices.document(real, projection, source)
         if slopes is not None:
             document["elasticity"] = elasticity_document(slopes)
         if timeline:
@@ -92,7 +90,8 @@ def project(
         return 0
     from windtunnel.report.text import elasticity_text, explanation_text, projection_text
 
-    print_screen(projection_text(projection), output)
+    for screen in (projection_text(projection), *prices.screens(real, projection, source)):
+        print_screen(screen, output)
     if timeline:
         from windtunnel.report.timeline import timeline_text
 
@@ -104,12 +103,13 @@ def project(
     return 0
 
 
-def _balanced(load: Callable[..., Job]) -> Callable[..., Job]:
+def _balanced(load: Callable[..., Job], prices: Simulated) -> Callable[..., Job]:
     """Loads the job with the balanced layout of what was asked for, and with changes on top of it."""
     from windtunnel.projection.layouts import balanced
     from windtunnel.schedule.layout import layout_text
 
-    layout = layout_text(balanced(load()))
+    projection, source = prices.priced(load())
+    layout = layout_text(balanced(projection.job, source))
     return lambda further=None: load({"plan.pipeline.layout": layout, **(further or {})})
 
 
@@ -119,45 +119,10 @@ def _carried(projection: Projection, found: Anchor) -> Projection:
     return anchored(projection, found)
 
 
-def _anchor(job: Job, files: list[str], output: Output) -> Anchor:
-    """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
-    from windtunnel.calibration.anchor import anchor, comparable_runs
-    from windtunnel.catalog.calibration import spreads
-    from windtunnel.projection.project import step_time
-    from windtunnel.records.own import own_runs
-
-    own = comparable_runs(job, own_runs(files))
-    if not own:
-        rule = "an anchor is a measured speed of the same framework on the same accelerator"
-        given = f"{job.software.framework} on {job.cluster.accelerator.name}"
-        raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
-    found = anchor(job, own, spreads(), step_time)
-    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
-    return found
-
-
-def _under(asked: Request, values: Mapping[str, float]) -> Callable[..., Job]:
-    """Loads the job and its variants with other constants."""
-
-    def load(further: Mapping[str, object] | None = None) -> Job:
-        job = asked.load(further)
-        return replace(job, constants=job.constants.having(values))
-
-    return load
-
-
 def _refuse_beside_all(options: Iterable[str]) -> None:
     """Raises FormatError for options that look into one projection."""
     rule, remedy = "it looks into one projection, and --schedule all makes many", "name one schedule, or leave it out"
     faults = [Fault(option, "", rule, remedy) for option in options]
-    if faults:
-        raise FormatError(faults)
-
-
-def _refuse_beside_profile(**options: object) -> None:
-    """Raises FormatError for options that vary or redraw a simulated projection."""
-    rule, remedy = "it looks into a simulated projection", "leave out --profile and --mode, or this option"
-    faults = [Fault(f"--{option}", "", rule, remedy) for option, given in options.items() if given]
     if faults:
         raise FormatError(faults)
 
@@ -186,10 +151,12 @@ def _streams(projection: Projection) -> Iterator[tuple[StreamSpan, ...]]:
     return step_streams(projection.job, projection.costs, projection.timeline)
 
 
-def _write_trace(projection: Projection, path: str) -> None:
+def _write_trace(projection: Projection, source: CostSource | None, path: str) -> None:
     from windtunnel.catalog.writing import write_whole
     from windtunnel.memory.over_time import memory_over_time
+    from windtunnel.projection.evidence import of_chunks
     from windtunnel.report.trace import trace_pieces
 
     memory = memory_over_time(projection.job, projection.timeline)
-    write_whole(path, trace_pieces(projection, _streams(projection), memory))
+    evidence = () if source is None else of_chunks(projection.job, source)
+    write_whole(path, trace_pieces(projection, _streams(projection), memory, evidence))

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.cli.clock import Clock, StatusLine, seconds_of
+from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.command import Running, words_of
+from windtunnel.cli.every_plan import check_bounded, every_plan
+from windtunnel.cli.evidence import Evidence
 from windtunnel.cli.flags import Request
+from windtunnel.cli.llm import NAME as LLM
+from windtunnel.cli.llm import assistant
+from windtunnel.cli.queue import Queued
 from windtunnel.cli.tuning import Tuning
+from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
+from windtunnel.measure.slurm import LOGS
 from windtunnel.projection.choices import Changes
-from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
-from windtunnel.search.exhaustive import Exhaustive, Plan, Progress
+from windtunnel.search.exhaustive import Plan, Progress
+from windtunnel.search.mandate import within
 from windtunnel.search.objective import Goal
 from windtunnel.search.oracle import Projecting
 from windtunnel.search.proposers import PROPOSERS, Ground, Proposer
 from windtunnel.search.proposers.exhaustive import Certified
+from windtunnel.search.proposers.turns import Turn
 from windtunnel.search.screen import Screen
 from windtunnel.search.space import EVEN, LAYOUT, Space
 from windtunnel.search.study import Ending, Oracle, Study
-from windtunnel.search.trial import FREE
+from windtunnel.search.trial import FREE, Trial
 from windtunnel.store.journal import InMemory, Kept
+from windtunnel.store.notebook import Bound, Loose, Note, Notebook
 from windtunnel.store.study_file import StudyFile
+
+if TYPE_CHECKING:
+    from windtunnel.agent.llm import Llm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,39 +53,73 @@ class Studied:
     study: Study
     ending: Ending
     progress: Progress
+    notes: list[Note]
+    """The journal of a language model that took part."""
 
 
 def studied(
-    asked: Request, base: Job, space: Space, goal: Goal, tuning: Tuning, clock: Clock, *, top: int, quiet: bool
+    asked: Request,
+    base: Job,
+    space: Space,
+    goal: Goal,
+    tuning: Tuning,
+    clock: Clock,
+    evidence: Evidence,
+    *,
+    top: int,
+    quiet: bool,
+    processes: int = 0,
 ) -> Studied:
-    """Run a study to its end. Raises WindtunnelError for options that make none, and for a file that cannot be used."""
+    """Run a study to its end; an exhaustive search in it takes ``processes``, or all there are.
+
+    Raises WindtunnelError for options that make none, and for a file that cannot be used.
+    """
     examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
     searched = Progress()
-    proposers = _proposers(tuning, Ground(job=base, space=space, seed=tuning.seed), examiner, searched, clock)
-    oracle = _oracle(tuning, base)
-    file = _file(tuning, base, space, goal)
-    name = oracle.name if tuning.run is None else f"run {tuning.run}"
+
+    def search() -> list[Plan]:
+        nonlocal searched
+        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet, processes=processes)
+        return searched.found
+
+    ground = Ground(job=base, space=space, seed=tuning.seed)
+    check_names(tuning)
+    if Certified.name in {name.partition(":")[0] for name in tuning.names}:
+        check_bounded(goal)
+    make = assistant(tuning, asked, goal, clock, quiet=quiet)
+    oracle = _oracle(tuning, base, evidence)
+    file = _file(tuning, asked, base, space, goal)
+    name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
+    notebook: Notebook = Loose() if file is None else Bound(file)
     study = Study(
-        proposers=proposers,
+        proposers=(),
         oracle=oracle,
-        screen=Screen(vary=asked.vary, write=lambda changes: _written(examiner, changes)),
+        screen=Screen(vary=within(asked.vary, space), write=lambda changes: _written(examiner, changes)),
         goal=goal,
         journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
         most_calls=inf if tuning.calls is None else tuning.calls,
     )
-    line = StatusLine(clock, lambda: _said(study), quiet=quiet)
+    llm = make and make(
+        base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
+    )
+    study.proposers = _proposers(tuning, ground, search, llm)
+    watch = Watch(clock, study, quiet=quiet)
     try:
         with clock.stoppable():
-            ending = study.run(clock.over, line.tick)
+            ending = study.run(clock.over, watch.tick)
+        notes = notebook.notes()
     finally:
-        line.clear()
-        if isinstance(oracle, Running):
+        watch.clear()
+        if llm is not None:
+            llm.close()
+        if isinstance(oracle, Running | Queued):
             oracle.close()
         if file is not None:
             file.close()
-    progress = _progress(study, examiner, top)
-    progress.certified = searched.certified and tuning.run is None and study.best is not None
-    return Studied(study=study, ending=ending, progress=progress)
+    plans = [(trial, _written(examiner, trial.changes)) for trial in study.trials]
+    progress = progress_of(plans, study.calls, top)
+    progress.certified = searched.certified and tuning.run is None and evidence.certifies and study.best is not None
+    return Studied(study=study, ending=ending, progress=progress, notes=notes)
 
 
 def _written(examiner: Examiner, changes: Changes) -> Changes:
@@ -78,30 +127,51 @@ def _written(examiner: Examiner, changes: Changes) -> Changes:
     return examiner.written(changes) or examiner.written({**changes, LAYOUT: EVEN}) or changes
 
 
-def _proposers(tuning: Tuning, ground: Ground, examiner: Examiner, searched: Progress, clock: Clock) -> list[Proposer]:
-    known = (*PROPOSERS, Certified.name)
-    unknown = [name for name in tuning.names if name not in known]
-    if unknown or not tuning.names:
-        remedy = f"choose from {', '.join(known)}"
+def check_names(tuning: Tuning) -> None:
+    """Raises FormatError for proposers that are not there."""
+    known = (*PROPOSERS, Certified.name, LLM)
+    parts = [name.partition(":") for name in tuning.names]
+    unknown = [name for name, colon, most in parts if name not in known or (colon and not most.isdecimal())]
+    if unknown or not parts:
+        remedy = f"choose from {', '.join(known)}; seed:12 is at most 12 calls of seed"
         raise FormatError(Fault("--proposer", ",".join(unknown), "no such proposer", remedy))
 
-    def search() -> list[Plan]:
-        Exhaustive(examiner=examiner).run(searched, clock.over, lambda: None)
-        return searched.found
 
-    return [Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground) for name in tuning.names]
+def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]], llm: Llm | None) -> list[Proposer]:
+    """The proposers in their order. A language model is followed by seed, so that no answer is worse than seed's; one
+    that has to be done without, by the exhaustive search first."""
+
+    def made(name: str) -> Proposer:
+        if name == LLM and llm is not None:
+            return llm
+        return Certified(ground, search) if name == Certified.name else PROPOSERS[name](ground)
+
+    named = [name.partition(":") for name in tuning.names]
+    found = [Turn(made(name), int(most)) if most else made(name) for name, _, most in named]
+    if llm is not None:
+        had = {name for name, _, most in named if not most}
+        found += [PROPOSERS["seed"](ground)] if "seed" not in had else []
+        if Certified.name not in had:
+            after = [name for name, _, _ in named].index(LLM) + 1
+            llm.without = lambda: found.insert(after, Certified(ground, search))
+    return found
 
 
-def _oracle(tuning: Tuning, base: Job) -> Oracle:
+def _oracle(tuning: Tuning, base: Job, evidence: Evidence) -> Oracle:
     if tuning.run is None:
-        constants = blake2b(repr(base.constants).encode(), digest_size=4).hexdigest()
-        return Projecting(projected=project, name=f"simulated {constants}")
+        if tuning.slurm:
+            raise FormatError(Fault("--slurm", "", "there is no run to queue", "add --run COMMAND"))
+        return Projecting(projected=evidence.projected, name=evidence.name)
     if tuning.workers < 1:
         raise FormatError(Fault("--workers", str(tuning.workers), "at least one run at a time", "write --workers 1"))
-    return Running(words_of(tuning.run, base), timeout=seconds_of("--timeout", tuning.timeout), workers=tuning.workers)
+    words, timeout = words_of(tuning.run, base), seconds_of("--timeout", tuning.timeout)
+    if tuning.slurm:
+        folder = os.path.join(os.path.dirname(os.path.abspath(tuning.study or "")), LOGS)
+        return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers)
+    return Running(words, timeout=timeout, workers=tuning.workers)
 
 
-def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | None:
+def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -> StudyFile | None:
     """The study's file, new or resumed."""
     if tuning.study is None:
         if tuning.resume:
@@ -109,6 +179,9 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
         return None
     facts: dict[str, Any] = {
         "job": job_to_mapping(base),
+        "asked": asked.to_mapping(),
+        "profile": tuning.profile and str(Path(tuning.profile).resolve()),
+        "anchors": [str(Path(path).resolve()) for path in tuning.anchor or ()],
         "objective": [objective.name for objective in goal.objectives],
         "target": goal.target,
         "space": {axis.path: list(axis.values) for axis in space.axes},
@@ -117,8 +190,8 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
         "windtunnel": windtunnel.__version__,
     }
     file = StudyFile.create(tuning.study, facts)
-    kept = file.facts()
-    other = [name for name in ("job", "objective", "target") if kept.get(name) != facts[name]]
+    kept, here = file.facts(), json.loads(json.dumps(facts))
+    other = [name for name in ("job", "objective", "target") if kept.get(name) != here[name]]
     if other:
         file.close()
         rule = f"the study is about another {' and another '.join(other)}"
@@ -129,36 +202,26 @@ def _file(tuning: Tuning, base: Job, space: Space, goal: Goal) -> StudyFile | No
     return file
 
 
-def _progress(study: Study, examiner: Examiner, top: int) -> Progress:
-    """The trials in the words of a search: the best of them, each once."""
-    plans: dict[str, Plan] = {}
-    answered = [trial for trial in study.trials if trial.values and trial.rank[0] < inf]
-    for trial in sorted(answered, key=lambda trial: trial.rank):
+def progress_of(plans: Sequence[tuple[Trial, Changes]], calls: int, top: int) -> Progress:
+    """Trials and their changes as a job file has them, in the words of a search: the best of them, each once."""
+    found: dict[str, Plan] = {}
+    answered = [(trial, written) for trial, written in plans if trial.values and trial.rank[0] < inf]
+    for trial, written in sorted(answered, key=lambda pair: pair[0].rank):
         outcome = trial.outcome
         assert outcome.step_time is not None
-        changes = _written(examiner, trial.changes)
         peak = outcome.peak_device if outcome.peak_device is not None else 0.0
-        key = repr((outcome.step_time, peak))
-        plans.setdefault(key, Plan(changes=changes, step_time=outcome.step_time, peak_device=peak))
-    found = list(plans.values())
-    legal = [trial for trial in study.trials if trial.outcome.status != "illegal"]
-    refused = [trial for trial in study.trials if trial.outcome.status in FREE]
+        plan = Plan(changes=written, step_time=outcome.step_time, peak_device=peak)
+        found.setdefault(repr((outcome.step_time, peak)), plan)
+    best = list(found.values())
+    refused = sum(trial.outcome.status in FREE for trial, _ in plans)
     return Progress(
-        enumerated=len(study.trials),
-        legal=len(legal),
-        pruned=len(refused),
-        evaluated=len(study.trials) - len(refused),
-        exactly_timed=study.calls,
+        enumerated=len(plans),
+        legal=sum(trial.outcome.status != "illegal" for trial, _ in plans),
+        pruned=refused,
+        evaluated=len(plans) - refused,
+        exactly_timed=calls,
         phase="done",
-        best=found[0] if found else None,
-        found=found[:top],
-        front=[(plan.step_time, plan.peak_device, plan.changes) for plan in found],
+        best=best[0] if best else None,
+        found=best[:top],
+        front=[(plan.step_time, plan.peak_device, plan.changes) for plan in best],
     )
-
-
-def _said(study: Study) -> str:
-    """The state of a study in a line."""
-    last = study.trials[-1] if study.trials else None
-    best = f", best {study.best.outcome.step_time:.4g} s" if study.best and study.best.outcome.step_time else ""
-    now = f" | {last.proposer}: {last.reason}" if last else ""
-    return f"{len(study.trials):,} trials, {study.calls:,} calls{best}{now}"

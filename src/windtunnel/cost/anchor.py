@@ -21,7 +21,7 @@ SLOWDOWN = "compute_beside_traffic"
 
 def anchored(job: Job, profile: Profile) -> Job:
     """``job`` on the network as ``profile`` measured it; unchanged where it measured none."""
-    curves = tuple(curve for kind in CURVES for curve in _curves(profile, kind))
+    fitted = curves(profile)
     constants = job.constants
     slowdown = profile.find(calibration_key(SLOWDOWN))
     if slowdown is not None:
@@ -29,10 +29,15 @@ def anchored(job: Job, profile: Profile) -> Job:
         constants = replace(constants, data_parallel=rates)
     scale_up = job.cluster.scale_up
     constants = _point_to_point(profile, constants, scale_up)
-    if curves:
-        kept = tuple(fit for fit in scale_up.fits if (fit.op, fit.ranks) not in {(c.op, c.ranks) for c in curves})
-        scale_up = replace(scale_up, fits=(*kept, *curves))
+    if fitted:
+        kept = tuple(fit for fit in scale_up.fits if (fit.op, fit.ranks) not in {(c.op, c.ranks) for c in fitted})
+        scale_up = replace(scale_up, fits=(*kept, *fitted))
     return replace(job, cluster=replace(job.cluster, scale_up=scale_up), constants=constants)
+
+
+def curves(profile: Profile) -> tuple[CollectiveFit, ...]:
+    """A curve for every collective and number of ranks of one scale-up domain, where measured at two sizes or more."""
+    return tuple(curve for kind in CURVES for curve in _curves(profile, kind))
 
 
 def _curves(profile: Profile, kind: str) -> list[CollectiveFit]:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
 
 from windtunnel.cost.collectives.placement import Placement
-from windtunnel.cost.profile import Estimate, Pass, Profile
-from windtunnel.cost.profile_keys import calibration_key, collective_key, op_key, optimizer_key, unit_key
+from windtunnel.cost.profile import Estimate, Key, Pass, Profile
+from windtunnel.cost.profile_keys import (
+    LAYER_OVER_OPS,
+    calibration_key,
+    collective_key,
+    gathered_by_unit,
+    op_key,
+    optimizer_key,
+    unit_key,
+)
 from windtunnel.cost.simulated import SimulatedSource, simulated_source
 from windtunnel.cost.source import Evidence, OpCost
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import Unit, lower_unit
 from windtunnel.ops.op import Collective, Op, Phase
-from windtunnel.ops.sizes import sizes
+from windtunnel.ops.sizes import Sizes, sizes
 
 SPLIT_SCHEDULES = frozenset({"zb_h1", "zb_heuristic", "interleaved_zb", "zbv", "v_half", "v_min", "dualpipe_v"})
 """Schedules that run the weight gradients of a chunk apart from its input gradients."""
@@ -37,14 +44,17 @@ class Whole:
 class MeasuredSource:
     """Prices ops from ``profile``; ``split``: input and weight gradients run apart, as they were measured apart.
 
-    ``beside`` ranks of the host are busy at the same time, on average. Inside a unit that was measured whole
-    (``whole``), its ops share the unit's seconds in proportion to their own.
+    ``beside`` ranks of the host are busy at the same time, on average; ``sharded``: units gather their parameters.
+    Inside a unit that was measured whole (``whole``), its ops share the unit's seconds in proportion to their own.
+    ``lean`` takes every measurement at that many of its relative errors above the median.
     """
 
     profile: Profile
     fallback: SimulatedSource
     split: bool
     beside: float = 0.0
+    sharded: bool = False
+    lean: float = 0.0
     whole: Whole = Whole()
 
     def cost(self, op: Op) -> OpCost:
@@ -53,10 +63,8 @@ class MeasuredSource:
             found = self._collective(op.collective, op.size, self.fallback.placements[op.group])
             if found is not None:
                 return OpCost(found.seconds, "network", found.evidence)
-            simulated = self.fallback.cost(op)
-            return replace(
-                simulated, provenance="anchored" if self._knows(f"collective/{op.collective}") else "simulated"
-            )
+            evidence = self.traffic_evidence(op.collective, op.size, self.fallback.placements[op.group])
+            return replace(self.fallback.cost(op), provenance=evidence)
         own = self._alone(op)
         if own.bound == "network":
             return own
@@ -66,7 +74,7 @@ class MeasuredSource:
 
     def _alone(self, op: Op) -> OpCost:
         wanted = op_key(op)
-        found = self.profile.estimate(wanted) if wanted is not None else None
+        found = self.known(wanted) if wanted is not None else None
         simulated = self.fallback.cost(op)
         return simulated if found is None else OpCost(found.seconds, simulated.bound, found.evidence)
 
@@ -78,24 +86,36 @@ class MeasuredSource:
         return self.fallback.collective(kind, size, placement) if found is None else found.seconds
 
     def _collective(self, kind: str, size: float, placement: Placement) -> Estimate | None:
-        return self.profile.estimate(collective_key(kind, placement.ranks, placement.inside, size))
+        return self.known(collective_key(kind, placement.ranks, placement.inside, size))
+
+    def traffic_evidence(self, kind: str, size: float, placement: Placement) -> Evidence:
+        """Traffic of a kind that was measured at all runs on a curve fitted to it at least."""
+        found = self._collective(kind, size, _pair(placement) if kind == "send_recv" else placement)
+        if found is not None:
+            return found.evidence
+        return "anchored" if self._knows(f"collective/{kind}") else "simulated"
 
     def transfer(self, size: float, placement: Placement) -> float:
         """Seconds to send ``size`` bytes to a neighbour of a placed group."""
-        pair = Placement(2, 1 if placement.crosses else 2)
-        found = self._collective("send_recv", size, pair)
+        found = self._collective("send_recv", size, _pair(placement))
         return self.fallback.transfer(size, placement) if found is None else found.seconds
 
     def optimizer(self, job: Job, parameters: float) -> float | None:
         """Seconds of a step over ``parameters`` local parameters, None where nobody measured it."""
-        found = self.profile.estimate(optimizer_key(job, parameters))
+        found = self.known(optimizer_key(job, parameters))
         return None if found is None else found.seconds
 
-    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
-        """Measured optimizers were measured or lie between measured sizes; traffic runs on anchored curves at least."""
-        if of == "optimizer":
-            return "measured" if self._knows("optimizer/") else "simulated"
-        return "anchored" if self._knows("collective/") else "simulated"
+    def optimizer_evidence(self, job: Job, parameters: float) -> Evidence:
+        """Measured at this size, or between measured sizes."""
+        found = self.known(optimizer_key(job, parameters))
+        return "simulated" if found is None else found.evidence
+
+    def known(self, wanted: Key) -> Estimate | None:
+        """What the profile says of a key, leaning as the source does."""
+        found = self.profile.estimate(wanted)
+        if found is None or self.lean == 0.0:
+            return found
+        return replace(found, seconds=found.seconds * max(1 + self.lean * found.error, LEAST))
 
     def _knows(self, prefix: str) -> bool:
         return any(entry.key.op.startswith(prefix) for entry in self.profile.entries)
@@ -116,14 +136,26 @@ def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
     # Token ids want no gradient: the embedding's backward is one piece under every schedule.
     split = source.split and unit.kind != "embedding"
     phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if split else ("forward", "backward")
-    found = {phase: source.profile.estimate(unit_key(sized, phase, source.beside)) for phase in phases}
+    found = _unit(source, sized, phases)
     if all(estimate is not None and estimate.evidence == "measured" for estimate in found.values()):
         return _ratios(found, summed, "measured")
     if all(estimate is not None for estimate in found.values()):
         return _ratios(found, summed, "interpolated")
-    general = (source.profile.find(calibration_key(f"layer_over_ops/{phase}")) for phase in ("forward", "backward"))
+    if unit.layer is None:
+        return Whole()
+    general = (source.profile.find(calibration_key(name)) for name in LAYER_OVER_OPS)
     forward, back = (entry.seconds if entry else 1.0 for entry in general)
     return Whole(forward, back, back)
+
+
+def _unit(source: MeasuredSource, sized: Sizes, phases: tuple[Pass, ...]) -> dict[Pass, Estimate | None]:
+    """A sharded unit as such, where that was measured; otherwise as a whole one."""
+    found: dict[Pass, Estimate | None] = {}
+    for sharded in (True, False) if source.sharded else (False,):
+        found = {phase: source.known(unit_key(sized, phase, source.beside, sharded=sharded)) for phase in phases}
+        if all(estimate is not None for estimate in found.values()):
+            break
+    return found
 
 
 def _ratios(found: dict[Pass, Estimate | None], summed: dict[str, float], evidence: Evidence) -> Whole:
@@ -138,22 +170,22 @@ def _ratios(found: dict[Pass, Estimate | None], summed: dict[str, float], eviden
     return Whole(seconds["forward"] / summed["F"], into / summed["B"], weight / summed["W"], evidence)
 
 
-def measured_source(job: Job, profile: Profile, *, beside: float = 0.0) -> MeasuredSource:
+def _pair(placement: Placement) -> Placement:
+    """Two neighbours of a group."""
+    return Placement(2, 1 if placement.crosses else 2)
+
+
+LEAST = 0.01
+"""Share of a median that is left of it however far a source leans."""
+
+
+def measured_source(job: Job, profile: Profile, *, beside: float = 0.0, lean: float = 0.0) -> MeasuredSource:
     """The measured source of a job, simulated where the profile has no answer."""
     return MeasuredSource(
         profile=profile,
         fallback=simulated_source(job),
         split=job.plan.pipeline.schedule in SPLIT_SCHEDULES,
         beside=beside,
-    )
-
-
-def device_warnings(job: Job, profile: Profile) -> tuple[str, ...]:
-    """A sentence where the profile is of another device than the job's accelerator, by their names."""
-    name = job.cluster.accelerator.name
-    first = name.split()[0].split("-")[0].lower()
-    if first in profile.device_name.lower().replace("-", " ").split() or name == profile.device_name:
-        return ()
-    return (
-        f"the profile was measured on {profile.device_name}, the job runs on {name}: its seconds are taken as they are",
+        sharded=gathered_by_unit(job),
+        lean=lean,
     )

@@ -14,6 +14,9 @@ from windtunnel.errors import Fault, FormatError
 VERSION = 1
 """Of the format; a file of another version is refused."""
 
+BYTES, CALIBRATION = "bytes/", "calibration/"
+"""Beginnings of the names of entries that hold bytes, or a ratio, where all others hold seconds."""
+
 Shape = tuple[tuple[str, float], ...]
 Pass = Literal["forward", "grad_input", "grad_weight", "backward", "step", "none"]
 
@@ -35,7 +38,10 @@ def key(op: str, phase: Pass, dtype: str, shape: Mapping[str, float]) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Median seconds of ``repeats`` executions, their 10th and 90th percentile, and what was unusual about them."""
+    """Median seconds of ``repeats`` executions, their 10th and 90th percentile, and what was unusual about them.
+
+    By its name an entry holds bytes or a ratio in place of seconds.
+    """
 
     key: Key
     seconds: float

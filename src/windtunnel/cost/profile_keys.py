@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.cost.profile import Key, Pass, key
+from windtunnel.cost.profile import CALIBRATION, Key, Pass, key
 from windtunnel.dtypes import activation
 from windtunnel.job.job import Job
 from windtunnel.ops.op import Attention, Gemm, GroupedGemm, Op, Scan, Stream
@@ -46,10 +46,17 @@ BESIDE = "beside"
 """The size that counts co-runners: copies of the unit that other ranks of the host execute at the same time."""
 
 
-def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0) -> Key:
-    """The key of a whole unit without its collectives: a layer, the embedding, or head and loss."""
+SHARDED = "sharded"
+"""The size that tells a unit whose parameters are gathered before use and whose gradients are scattered after it."""
+
+
+def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0, *, sharded: bool = False) -> Key:
+    """The key of a whole unit without its collectives: a layer, the embedding, or head and loss.
+
+    ``sharded``: with what the framework does round the collectives of sharded parameters, in a group of one rank.
+    """
     shape: dict[str, float] = {"batch": sizes.batch, "sequence": sizes.sequence, "hidden": sizes.hidden}
-    shape |= {"shards": sizes.shards, BESIDE: beside}
+    shape |= {"shards": sizes.shards, BESIDE: beside} | ({SHARDED: 1.0} if sharded else {})
     words = ["layer" if sizes.kind == "layer" else sizes.kind, sizes.norm]
     if sizes.kind != "layer":
         shape["vocab"] = sizes.vocab
@@ -71,9 +78,15 @@ def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0) -> Key:
         experts = sizes.experts
         shape |= {"experts": experts.num_experts, "local_experts": experts.local, "per_token": experts.per_token}
         shape |= {"expert_width": experts.width, "shared_width": experts.shared_width}
+        shape |= {"load": experts.load} if experts.load != 1.0 else {}
     else:
         shape["width"] = sizes.width
     return key("/".join(words), phase, sizes.dtype, shape)
+
+
+def gathered_by_unit(job: Job) -> bool:
+    """Whether a rank gathers the parameters of each unit before it and scatters their gradients after it."""
+    return job.plan.sharding.shards_parameters and job.plan.parallel.pp == 1
 
 
 def collective_key(kind: str, ranks: int, inside: int, size: float) -> Key:
@@ -87,6 +100,10 @@ def optimizer_key(job: Job, parameters: float) -> Key:
     return key(name, "step", activation(job.plan.precision.compute), {"parameters": parameters})
 
 
+LAYER_OVER_OPS = ("layer_over_ops/forward", "layer_over_ops/backward")
+"""Names of the ratios of whole layers to the sums of their ops."""
+
+
 def calibration_key(name: str) -> Key:
     """The key of a dimensionless figure of the machine, such as what traffic beside compute costs."""
-    return key(f"calibration/{name}", "none", "any", {})
+    return key(f"{CALIBRATION}{name}", "none", "any", {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from windtunnel.cost.collectives.all_reduce import all_reduce
 from windtunnel.cost.collectives.exchange import all_to_all, expert_exchange
@@ -96,7 +95,11 @@ class SimulatedSource:
         """None: the state traffic of the formula."""
         return None
 
-    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:  # noqa: ARG002
+    def traffic_evidence(self, kind: str, size: float, placement: Placement) -> Evidence:  # noqa: ARG002
+        """Formulas, all of it."""
+        return "simulated"
+
+    def optimizer_evidence(self, job: Job, parameters: float) -> Evidence:  # noqa: ARG002
         """Formulas, all of it."""
         return "simulated"
 

@@ -37,6 +37,10 @@ class CostSource(Hashable, Protocol):
         """Seconds of a collective of ``size`` bytes (full, gathered size) over a placed group."""
         ...
 
+    def traffic_evidence(self, kind: str, size: float, placement: Placement) -> Evidence:
+        """Where the seconds of ``collective`` come from; ``kind`` may be ``send_recv``."""
+        ...
+
     def transfer(self, size: float, placement: Placement) -> float:
         """Seconds to send ``size`` bytes to a neighbour of a placed group."""
         ...
@@ -49,6 +53,6 @@ class CostSource(Hashable, Protocol):
         """Seconds of an optimizer step over local parameters; None leaves it to the formula."""
         ...
 
-    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
-        """Where the seconds of data-parallel traffic and of the optimizer come from."""
+    def optimizer_evidence(self, job: Job, parameters: float) -> Evidence:
+        """Where the seconds of ``optimizer``, or of the formula in its place, come from."""
         ...

@@ -41,11 +41,10 @@ def build(draft: Draft, constants: Constants) -> Job:
 
 def _plan(draft: Draft) -> Plan:
     assert draft.layout is not None
-    plan = draft.plan
-    pipeline = _section(plan, "pipeline")
-    offload = _section(plan, "offload")
+    of = _sections(draft.plan)
+    pipeline, offload = of["pipeline"], of["offload"]
     return Plan(
-        parallel=Parallel(**_section(plan, "parallel")),
+        parallel=Parallel(**of["parallel"]),
         pipeline=Pipeline(
             schedule=pipeline["schedule"],
             virtual_stages=pipeline["virtual_stages"],
@@ -53,22 +52,24 @@ def _plan(draft: Draft) -> Plan:
             microbatch_group_size=pipeline["microbatch_group_size"],
             orders=draft.orders,
         ),
-        batch=Batch(**_section(plan, "batch")),
-        sharding=Sharding(**_section(plan, "sharding")),
-        precision=Precision(**_section(plan, "precision")),
-        recompute=recomputed(
-            **_section(plan, "recompute"), layout=draft.layout, num_mtp_layers=draft.model.num_mtp_layers
-        ),
-        optimizer=str(plan["optimizer"]),
-        moe=MoePlan(**_section(plan, "moe")),
-        overlap=Overlap(**_section(plan, "overlap")),
-        context_parallel=ContextParallel(**_section(plan, "context_parallel")),
+        batch=Batch(**of["batch"]),
+        sharding=Sharding(**of["sharding"]),
+        precision=Precision(**of["precision"]),
+        recompute=recomputed(**of["recompute"], layout=draft.layout, num_mtp_layers=draft.model.num_mtp_layers),
+        optimizer=str(draft.plan["optimizer"]),
+        moe=MoePlan(**of["moe"]),
+        overlap=Overlap(**of["overlap"]),
+        context_parallel=ContextParallel(**of["context_parallel"]),
         offload=Offload(**{**offload, "modules": frozenset(offload["modules"])}),
-        loss=Loss(**_section(plan, "loss")),
-        dropout=Dropout(**_section(plan, "dropout")),
+        loss=Loss(**of["loss"]),
+        dropout=Dropout(**of["dropout"]),
     )
 
 
-def _section(plan: Mapping[str, object], name: str) -> dict[str, Any]:
-    prefix = f"{name}."
-    return {path.removeprefix(prefix): value for path, value in plan.items() if path.startswith(prefix)}
+def _sections(plan: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """Values by section and name."""
+    sections: dict[str, dict[str, Any]] = {}
+    for path, value in plan.items():
+        section, _, name = path.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return sections

@@ -84,10 +84,10 @@ def resolve_plan(
 
 
 def _of_vendor(default: SoftwareDefault, accelerator: Accelerator) -> SoftwareDefault:
-    """A default that differs by vendor, as the one for this accelerator."""
+    """A default that differs by vendor, as the one for this accelerator; ``other`` for a vendor not named."""
     if not isinstance(default.value, Mapping):
         return default
-    return replace(default, value=default.value[accelerator.vendor])
+    return replace(default, value=default.value.get(accelerator.vendor, default.value["other"]))
 
 
 def by_path(profile: SoftwareProfile) -> dict[str, SoftwareDefault]:

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Literal
 
+from windtunnel.catalog.pilots import eager_software
 from windtunnel.cost.measured import MeasuredSource, measured_source
 from windtunnel.cost.profile import Key, Pass, Profile
-from windtunnel.cost.profile_keys import op_key, optimizer_key, unit_key
+from windtunnel.cost.profile_keys import gathered_by_unit, op_key, optimizer_key, unit_key
 from windtunnel.job.job import Job
 from windtunnel.measure.task import Task
 from windtunnel.measure.wanted import asked
 from windtunnel.ops.op import Attention, Gemm, GroupedGemm
 from windtunnel.ops.sizes import Sizes, sizes
 from windtunnel.projection.evidence import priced_ops
+from windtunnel.projection.pilots import pilot_key, pilots, runs_alone
 from windtunnel.projection.project import project
+from windtunnel.projection.result import Memory
 
 DOUBT = 0.25
 """Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
 about that much round a fitted efficiency (docs/hybrid.md)."""
 UNIT_PASSES: tuple[Pass, ...] = ("forward", "backward", "grad_input", "grad_weight")
-Layers = Literal["blocks", "transformers"]
+Layers = Literal["blocks", "transformers", "torchtitan", "megatron-core"]
 UNIT_KERNELS: dict[Layers, str] = {
     "blocks": "windtunnel.measure.torch.kernels:unit",
     "transformers": "windtunnel.measure.torch.transformers_layers:layer",
+    "torchtitan": "windtunnel.measure.torch.torchtitan_layers:layer",
+    "megatron-core": "windtunnel.measure.torch.megatron_core_layers:layer",
 }
 """Whose layers a unit is: our reference blocks, or those of a framework that is installed."""
 EMPTY = Profile(device=(), software=(), method=(), entries=())
@@ -47,7 +52,8 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
         if named is not None and isinstance(priced.op, Gemm | GroupedGemm | Attention):
             ops[named] += priced.seconds / step
             described[named] = priced.op
-    found = [_unit_task(sized, share, known, co_runners, UNIT_KERNELS[layers]) for sized, share in units.items()]
+    sharded, kernel = gathered_by_unit(job), UNIT_KERNELS[layers]
+    found = [_unit_task(sized, share, known, (co_runners, sharded), kernel) for sized, share in units.items()]
     found += [
         Task(
             keys=(named,),
@@ -60,17 +66,20 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
         for named, share in ops.items()
     ]
     found += _optimizer_tasks(job, source, known, projection.time.optimizer / step)
+    found += _pilot_tasks(job, known, projection.memory, co_runners)
     return tuple(sorted(found, key=lambda task: -task.value))
 
 
-def _unit_task(sized: Sizes, share: float, known: Profile, co_runners: int, kernel: str) -> Task:
-    passes = UNIT_PASSES[:2] if sized.kind == "embedding" else UNIT_PASSES
-    keys = tuple(unit_key(sized, phase, co_runners) for phase in passes)
+def _unit_task(sized: Sizes, share: float, known: Profile, how: tuple[int, bool], kernel: str) -> Task:
+    """``how``: co-runners, and whether parameters are gathered before use, in which case a backward is never split."""
+    co_runners, sharded = how
+    passes = UNIT_PASSES[:2] if sized.kind == "embedding" or sharded else UNIT_PASSES
+    keys = tuple(unit_key(sized, phase, co_runners, sharded=sharded) for phase in passes)
     return Task(
         keys=keys,
         kernel=kernel,
-        arguments=(sized, co_runners),
-        label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens",
+        arguments=(sized, co_runners, sharded),
+        label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens{', sharded' if sharded else ''}",
         share=share,
         uncertainty=_doubt(known, keys[0]),
     )
@@ -90,6 +99,31 @@ def _optimizer_tasks(job: Job, source: MeasuredSource, known: Profile, share: fl
         for named, count in recorder.optimizers.items()
         if named == optimizer_key(job, count)
     ]
+
+
+STACKED = 0.02
+"""Relative uncertainty of a sum of units as the time of a model: what pilots were seen to take more or less."""
+
+
+def _pilot_tasks(job: Job, known: Profile, memory: Memory, co_runners: int) -> list[Task]:
+    """Pilots, for what no op shows: peak memory, on which all of that half stands, and the time of a whole stack."""
+    low, high = memory.interval
+    found = []
+    for pilot in pilots(job, eager_software()):
+        layers = f"a pilot of {pilot.model.num_layers} layers"
+        keys = tuple(pilot_key(pilot, what) for what in ("bytes/allocated", "bytes/reserved"))
+        doubt = (high - low) / 2 / memory.peak.device if known.find(keys[0]) is None else 0.0
+        found.append(_pilot_task(keys, "weighed_pilot", (pilot,), f"peak memory of {layers}", doubt))
+        if runs_alone(pilot):
+            keys = (pilot_key(pilot, "pilot", co_runners),)
+            doubt = STACKED if known.find(keys[0]) is None else 0.0
+            found.append(_pilot_task(keys, "pilot", (pilot, co_runners), f"step of {layers}", doubt))
+    return found
+
+
+def _pilot_task(keys: tuple[Key, ...], kernel: str, arguments: tuple[object, ...], label: str, doubt: float) -> Task:
+    kernel = f"windtunnel.measure.torch.pilot:{kernel}"
+    return Task(keys=keys, kernel=kernel, arguments=arguments, label=label, share=1.0, uncertainty=doubt)
 
 
 def _doubt(known: Profile, named: Key) -> float:

@@ -12,6 +12,8 @@ from windtunnel.measure.harness import Bench, Result
 from windtunnel.measure.session import session
 from windtunnel.measure.task import Task
 
+LOGS = "slurm-logs"
+"""Folder of the queue's logs, beside the file that is written."""
 MINUTES = 30
 """Wall time asked of the queue where no budget says otherwise."""
 
@@ -23,7 +25,7 @@ def submitted(
 
     Raises MissingError without submitit.
     """
-    executor = _executor(cluster, path)
+    executor = executor_of(os.path.join(os.path.dirname(os.path.abspath(path)), LOGS), cluster)
     minutes = MINUTES if budget is None else max(1, round(budget / 60) + 5)
     gpus = {"gpus_per_node": 1} if bench.device != "cpu" and cluster != "local" else {}
     executor.update_parameters(timeout_min=minutes, **gpus)
@@ -36,11 +38,14 @@ def _session(tasks: tuple[Task, ...], path: str, bench: Bench, budget: float | N
     return list(session(tasks, path, bench, budget))
 
 
-def _executor(cluster: str | None, path: str) -> Any:
+def executor_of(folder: str, cluster: str | None = None) -> Any:
+    """What submits to the queue, its logs in ``folder``; without Slurm on this machine, to processes here.
+
+    Raises MissingError without submitit.
+    """
     try:
         submitit = importlib.import_module("submitit")
     except ModuleNotFoundError:
         remedy = "pip install 'windtunnel[slurm]', or leave out --slurm"
         raise MissingError(Fault("--slurm", "", "needs submitit, which is not installed", remedy)) from None
-    folder = os.path.join(os.path.dirname(os.path.abspath(path)), "slurm-logs")
     return submitit.AutoExecutor(folder=folder, cluster=cluster)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Literal
 
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.cost.profile import Key
@@ -54,8 +53,11 @@ class Asked:
         self.optimizers[optimizer_key(job, parameters)] = parameters
         return self.behind.optimizer(job, parameters)
 
-    def evidence(self, of: Literal["traffic", "optimizer"]) -> Evidence:
-        return self.behind.evidence(of)
+    def traffic_evidence(self, kind: str, size: float, placement: Placement) -> Evidence:
+        return self.behind.traffic_evidence(kind, size, placement)
+
+    def optimizer_evidence(self, job: Job, parameters: float) -> Evidence:
+        return self.behind.optimizer_evidence(job, parameters)
 
     def _network(self, kind: str, size: float, placement: Placement) -> None:
         if placement.ranks > 1 and size > 0:

@@ -21,7 +21,7 @@ from windtunnel.memory.kept import (
     reduction_bytes,
     stage_units,
 )
-from windtunnel.ops.chunk import LocalParameters, chunk_parameters, units
+from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, Unit, chunk_parameters, units
 from windtunnel.ops.context import context
 from windtunnel.schedule.in_flight import peaks
 from windtunnel.schedule.job_order import job_order
@@ -131,12 +131,17 @@ class Holding(NamedTuple):
 
 
 def stage_holding(job: Job, chunks: tuple[Chunk, ...]) -> Holding:
-    parameters, held = LocalParameters(0.0, 0.0), stage_units(job, chunks)
+    parameters = NO_PARAMETERS
     each = {chunk: chunk_parameters(job, chunk) for chunk in dict.fromkeys(chunks)}
     for chunk in chunks:
         parameters += each[chunk]
+    return units_holding(job, stage_units(job, chunks))._replace(parameters=parameters)
+
+
+def units_holding(job: Job, held: tuple[Unit, ...]) -> Holding:
+    """What a stage of these distinct units holds, its parameters apart."""
     return Holding(
-        parameters=parameters,
+        parameters=NO_PARAMETERS,
         resident=placeholder_bytes(job, held) + fsdp_buffers(job, held) + workspace(job),
         head=head_bytes(job, held),
         reduction=reduction_bytes(job, held),

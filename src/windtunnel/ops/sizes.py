@@ -8,6 +8,7 @@ from typing import Literal
 from windtunnel.dtypes import activation
 from windtunnel.job.job import Job
 from windtunnel.job.model import MLA, LinearAttention
+from windtunnel.job.plan import MoePlan
 from windtunnel.ops.chunk import Unit
 from windtunnel.ops.embedding import padded_vocab
 
@@ -16,13 +17,17 @@ Kind = Literal["layer", "embedding", "head", "mtp_head"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """``local`` of ``num_experts`` experts; every token chooses ``per_token`` of them. Widths are one rank's."""
+    """``local`` of ``num_experts`` experts; every token chooses ``per_token`` of them. Widths are one rank's.
+
+    ``load``: rows this rank's experts get over the choices of its own tokens; that of the hottest rank.
+    """
 
     num_experts: int
     local: int
     per_token: int
     width: int
     shared_width: int = 0
+    load: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,4 +119,10 @@ def _experts(job: Job) -> Experts:
         per_token=moe.num_experts_per_token,
         width=moe.moe_intermediate_size // parallel.etp,
         shared_width=moe.shared_expert_intermediate_size // parallel.tp,
+        load=_load(job.plan.moe) * parallel.etp,
     )
+
+
+def _load(moe: MoePlan) -> float:
+    """A capacity fixes the rows of every expert; otherwise routing may load one rank more than the mean."""
+    return moe.imbalance if moe.capacity_factor is None else moe.capacity_factor

@@ -5,17 +5,15 @@ A grid point is a job; its plans are the product of variants (how chunks execute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windtunnel.job.job import Job
-from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, unit_parameters
 from windtunnel.projection import compose
-from windtunnel.projection.batch_memory import BatchMemory, Stages, whole_base
+from windtunnel.projection.batch_memory import BatchMemory
 from windtunnel.projection.batch_time import (
     BatchAdditions,
     ChunkSeconds,
@@ -24,8 +22,10 @@ from windtunnel.projection.batch_time import (
     hop_seconds,
     stage_terms,
 )
-from windtunnel.projection.contents import Contents, Counted, Floats, Ints, contents
+from windtunnel.projection.contents import Floats, Ints, contents
 from windtunnel.projection.options import Columns, Rows
+from windtunnel.projection.shape import shape_of
+from windtunnel.projection.stages import stages_of
 from windtunnel.schedule.action import Order
 from windtunnel.schedule.job_order import job_order, steady_microbatches
 from windtunnel.step.step import jitter
@@ -50,18 +50,29 @@ class Batch:
         self.columns = columns
         few, more = steady_microbatches(job)
         self._order, self._longer = job_order(job, few), job_order(job, more)
+        self._shape = shape_of(job)
         self._found = contents(job, rows.recomputes)
-        self._stages = _stages(job, self._found, self._order)
-        self._memory = BatchMemory(job, self._found, self._stages, self._order)
+        self._stages = stages_of(self._found, self._order)
+        self._parameters = [self._shape.parameters(self._found, held) for held in self._stages.contents]
+        self._memory = BatchMemory(job, self._shape, self._found, self._stages, self._parameters, self._order)
         self._hop = hop_seconds(job)
+        self._peak: Floats | None = None
 
     def plan(self, row: int, column: int) -> Job:
         """The job of one plan."""
         return self.columns.choices[column].apply(self.rows[row].apply(self.job))
 
+    def beside(self, job: Job) -> Batch:
+        """The plans of a job that differs in group order alone: they hold the same."""
+        twin = copy(self)
+        twin.job, twin._shape, twin._hop = job, shape_of(job), hop_seconds(job)
+        return twin
+
     def peak_device(self) -> Floats:
         """Device bytes of the worst stage as ``project`` gives them, ``[variant, choice]``."""
-        return self._memory.peak_device(self.rows, self.columns)
+        if self._peak is None:
+            self._peak = self._memory.peak_device(self.rows, self.columns)
+        return self._peak
 
     def fits(self, peak: Floats) -> NDArray[np.bool_]:
         """Whether the verdict on these peaks, one column a choice, is ``fits``."""
@@ -70,47 +81,37 @@ class Batch:
     def times(self, rows: Ints) -> Times:
         """Bound and estimate of some variants under every choice."""
         seconds, own = self._priced(rows)
-        terms = stage_terms(seconds, self._hop, self._order)
+        terms = stage_terms(seconds, self._hop, self._order, self._stages)
         pipeline, offsets = self._pipeline(seconds, terms)
         bound, factor = self._bound(terms, own), jitter(self.job)
-        ends = [(pipeline + offset)[:, None] for offset in offsets]
-        estimate = np.max([compose.finish(end, added, factor) for end, added in zip(ends, own, strict=True)], axis=0)
+        estimate = compose.finish((pipeline + offsets)[:, :, None], own, factor).max(axis=0)
         return Times(bound=bound, estimate=np.maximum(bound, estimate))
 
     def exact(self, row: int) -> Floats:
         """The step time ``project`` gives for one variant under every choice: the order is executed once."""
         seconds, own = self._priced(np.array([row]))
-        ends = np.array(makespan_only(job_order(self.job), _durations(seconds, 0), self._hop))
-        stages = [
-            compose.finish(ends[self._stages.kind == index].max(), added[0], jitter(self.job))
-            for index, added in enumerate(own)
-        ]
-        return np.asarray(np.max(stages, axis=0))
+        ends = self._by_kind(np.array(makespan_only(job_order(self.job), _durations(seconds, 0), self._hop)))
+        return np.asarray(compose.finish(ends[:, None], own[:, 0], jitter(self.job)).max(axis=0))
 
-    def _priced(self, rows: Ints) -> tuple[ChunkSeconds, list[Floats]]:
+    def _priced(self, rows: Ints) -> tuple[ChunkSeconds, Floats]:
         """Seconds of every chunk, and what each kind of stage adds."""
         some = self.rows.some(rows)
-        seconds = chunk_seconds(self.job, some, self._found, self._hop)
-        added = BatchAdditions(self.job, some, seconds, self._found, self._order, self._stages)
+        seconds = chunk_seconds(self.job, some, self._found, self._shape, self._hop)
+        added = BatchAdditions(self.job, some, seconds, self._found, self._shape, self._stages, self._parameters)
         return seconds, added.of(self.columns)
 
-    def _bound(self, terms: StageTerms, own: Sequence[Floats]) -> Floats:
+    def _bound(self, terms: StageTerms, own: Floats) -> Floats:
         """The worst stage's bound; stages of one kind add the same, so the latest of them decides."""
-        m, kind, factor = self.job.plan.num_microbatches, self._stages.kind, jitter(self.job)
-        found = []
-        for index, added in enumerate(own):
-            mine = kind == index
-            latest = np.argmax(terms.fill[:, mine] + m * terms.each[:, mine], axis=1)[:, None]
-            fill, each = (np.take_along_axis(values[:, mine], latest, axis=1) for values in (terms.fill, terms.each))
-            found.append(compose.bound(m, fill, each, added, factor))
-        if terms.drain is not None:
-            first = own[kind[_first_stage(self._order)]]
-            latest = np.argmax(terms.fill + m * terms.each + terms.drain, axis=1)[:, None]
-            fill, each, drain = (
-                np.take_along_axis(values, latest, axis=1) for values in (terms.fill, terms.each, terms.drain)
-            )
-            found.append(compose.bound(m, fill, each, drain + first, factor))
-        return np.asarray(np.max(found, axis=0))
+        m, factor = self.job.plan.num_microbatches, jitter(self.job)
+        found = compose.bound(m, terms.fill.T[:, :, None], terms.each.T[:, :, None], own, factor).max(axis=0)
+        if terms.drain is None:
+            return np.asarray(found)
+        first = own[next(kind for kind, held in enumerate(self._stages.held) if 0 in held)]
+        latest = np.argmax(terms.fill + m * terms.each + terms.drain, axis=1)[:, None]
+        fill, each, drain = (
+            np.take_along_axis(values, latest, axis=1) for values in (terms.fill, terms.each, terms.drain)
+        )
+        return np.asarray(np.maximum(found, compose.bound(m, fill, each, drain + first, factor)))
 
     def _pipeline(self, seconds: ChunkSeconds, terms: StageTerms) -> tuple[Floats, Floats]:
         """Estimated seconds of the pipeline of every variant, and how much later each kind of stage ends, ``[kind,
@@ -120,9 +121,9 @@ class Batch:
         grows evenly with the micro-batches: it is found by executing one variant of each shape with the fewest that
         fill the pipeline, and with a group more.
         """
-        m, kind = self.job.plan.num_microbatches, self._stages.kind
+        m = self.job.plan.num_microbatches
         lower, slowest = _lower(terms, m), terms.each.max(axis=1)
-        offsets = np.empty((len(self._stages.ranks), len(lower)))
+        offsets = np.empty((len(self._stages), len(lower)))
         for rows in _alike(seconds, joint=terms.drain is not None):
             some = rows[0]
             ends = self._ends(self._order, seconds, some)
@@ -131,9 +132,14 @@ class Batch:
                 further = self._longer.num_microbatches - self._order.num_microbatches
                 growth = (self._ends(self._longer, seconds, some).max() - ends.max()) / further - slowest[some]
                 beyond = beyond + max(0.0, float(growth)) * (m - self._order.num_microbatches)
-            each = np.array([beyond[kind == index].max() for index in range(len(self._stages.ranks))])
-            offsets[:, rows] = each[:, None] * (slowest[rows] / slowest[some])
+            offsets[:, rows] = self._by_kind(beyond)[:, None] * (slowest[rows] / slowest[some])
         return lower, offsets
+
+    def _by_kind(self, ends: Floats) -> Floats:
+        """The latest of the stages of each kind."""
+        found = np.full(len(self._stages), -np.inf)
+        np.maximum.at(found, self._stages.kind, ends)
+        return found
 
     def _ends(self, order: Order, seconds: ChunkSeconds, row: int) -> Floats:
         return np.array(makespan_only(order, _durations(seconds, row), self._hop))
@@ -162,31 +168,3 @@ def _lower(terms: StageTerms, num_microbatches: int) -> Floats:
 def _durations(seconds: ChunkSeconds, row: int) -> list[ChunkDurations]:
     phases = (seconds.forward[row], seconds.backward_input[row], seconds.backward_weight[row])
     return [ChunkDurations(*each) for each in zip(*(phase.tolist() for phase in phases), strict=True)]
-
-
-def _first_stage(order: Order) -> int:
-    """The stage that holds the first chunk of the model."""
-    return next(stage for stage, chunks in enumerate(order.placement) if 0 in chunks)
-
-
-def _stages(job: Job, found: Contents, order: Order) -> Stages:
-    """Stages by the contents of their chunks."""
-    kinds: dict[tuple[int, ...], int] = {}
-    ranks: list[int] = []
-    kind = []
-    for rank, held in enumerate(found.of[0][np.array(order.placement)].tolist()):
-        key = tuple(held)
-        if key not in kinds:
-            kinds[key] = len(kinds)
-            ranks.append(rank)
-        kind.append(kinds[key])
-    base = whole_base(job)
-    parameters = tuple(
-        sum((_parameters(base, found.counted[content]) for content in key), NO_PARAMETERS) for key in kinds
-    )
-    return Stages(kind=np.array(kind, dtype=np.intp), parameters=parameters, ranks=tuple(ranks))
-
-
-@lru_cache(maxsize=4096)
-def _parameters(base: Job, counted: Counted) -> LocalParameters:
-    return sum((unit_parameters(base, unit).times(n) for unit, n in counted), NO_PARAMETERS)

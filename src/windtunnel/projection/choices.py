@@ -85,6 +85,11 @@ class Kernels:
         """What of them changes the bytes a unit keeps."""
         return self.dispatcher, self.offload
 
+    @property
+    def priced(self) -> tuple[Dispatcher, bool, bool, bool, float]:
+        """What of them changes the seconds of a unit."""
+        return self.dispatcher, self.tp_comm, self.cp_comm, self.ep_comm, self.offload
+
     def apply(self, job: Job) -> Job:
         plan = job.plan
         overlap = replace(plan.overlap, tp_comm=self.tp_comm, cp_comm=self.cp_comm, ep_comm=self.ep_comm, p2p=self.p2p)

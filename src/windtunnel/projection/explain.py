@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from windtunnel.cost.simulated import SimulatedSource, simulated_source
+from windtunnel.cost.simulated import simulated_source
+from windtunnel.cost.source import CostSource
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job, Origin
 from windtunnel.ops.chunk import lower_unit, units
@@ -20,26 +21,31 @@ from windtunnel.step.step import stage_parts, step_costs
 Vary = Callable[[Mapping[str, object]], Job]
 """The same job with other values at full job paths, derived anew; raises WindtunnelError where that is illegal."""
 
+Run = Callable[[Job], Projection]
+"""How a job is projected: on simulated seconds, or on those of a profile."""
+
 RECOMPUTE_OFF: dict[str, object] = {"plan.recompute": {"policy": "none"}}
 RECOMPUTE_FULL: dict[str, object] = {"plan.recompute": {"policy": "full"}}
 
 
-def explain(projection: Projection, vary: Vary) -> Projection:
-    """The projection with its ``explanation``: knobs that keep the job legal, best step time first."""
-    job = projection.job
+def explain(projection: Projection, vary: Vary, run: Run = project, source: CostSource | None = None) -> Projection:
+    """The projection with its ``explanation``: knobs that keep the job legal, best step time first.
+
+    ``run`` projects what is varied as ``projection`` was, whose ops ``source`` priced, by default the simulated one.
+    """
     return replace(
         projection,
         explanation=Explanation(
-            binding=_binding(job),
-            assumptions=tuple(_assumptions(projection, vary)),
-            knobs=_knobs(projection, vary),
+            binding=_binding(projection.job, source or simulated_source(projection.job)),
+            assumptions=tuple(_assumptions(projection, vary, run)),
+            knobs=_knobs(projection, vary, run),
         ),
     )
 
 
-def _binding(job: Job) -> tuple[Binding, ...]:
+def _binding(job: Job, source: CostSource) -> tuple[Binding, ...]:
     """The largest term of each stage's own seconds and its share of them; compute is split by what runs."""
-    order, source = job_order(job), simulated_source(job)
+    order = job_order(job)
     costs = step_costs(job, source, order)
     bindings = []
     for rank in range(order.num_stages):
@@ -51,16 +57,17 @@ def _binding(job: Job) -> tuple[Binding, ...]:
     return tuple(bindings)
 
 
-def _compute(job: Job, source: SimulatedSource, held: Sequence[int], microbatches: float) -> dict[str, float]:
+def _compute(job: Job, source: CostSource, held: Sequence[int], microbatches: float) -> dict[str, float]:
     """Seconds of some chunks' compute over a step: matrix products, attention, and passes over memory."""
     seconds = {"matmul": 0.0, "attention": 0.0, "memory_bound": 0.0}
     base = stripped(job)
     for index in held:
         for unit, occurrences in units(job, job.plan.pipeline.layout[index]):
+            inside = source.within(base, unit)
             for op in lower_unit(base, unit):
                 kind = _kind(op)
                 if kind is not None:
-                    seconds[kind] += source.cost(op).seconds * occurrences * microbatches
+                    seconds[kind] += inside.cost(op).seconds * occurrences * microbatches
     return seconds
 
 
@@ -72,7 +79,7 @@ def _kind(op: Op) -> str | None:
     return "memory_bound" if isinstance(op, Stream) else None
 
 
-def _assumptions(projection: Projection, vary: Vary) -> list[Assumption]:
+def _assumptions(projection: Projection, vary: Vary, run: Run) -> list[Assumption]:
     """Values nobody gave, each with the relative change of step time were it otherwise, the largest change first.
 
     A switch is turned; a choice takes the alternative that changes most.
@@ -80,7 +87,7 @@ def _assumptions(projection: Projection, vary: Vary) -> list[Assumption]:
     found = []
     for origin in projection.job.origin:
         effects = [
-            Assumption(path=origin.path, otherwise=other, effect=project(job).step_time / projection.step_time - 1)
+            Assumption(path=origin.path, otherwise=other, effect=run(job).step_time / projection.step_time - 1)
             for other in _alternatives(origin)
             if (job := _try(vary, {origin.path: other})) is not None
         ]
@@ -110,19 +117,20 @@ def _alternatives(origin: Origin) -> list[object]:
     return [other for other in ALTERNATIVES.get(origin.path, ()) if other != origin.value]
 
 
-def _knobs(projection: Projection, vary: Vary) -> tuple[Knob, ...]:
+def _knobs(projection: Projection, vary: Vary, run: Run) -> tuple[Knob, ...]:
     knobs = []
     for changes in _single_changes(projection.job):
         changed = _try(vary, changes)
         if changed is None:
             continue
-        answer = project(changed)
+        answer = run(changed)
         if answer.memory.verdict != "oom" and answer.step_time < projection.step_time:
             knobs.append(
                 Knob(
                     changes=tuple(changes.items()),
                     step_time=answer.step_time,
                     peak_device=answer.memory.peak.device,
+                    simulated=answer.provenance.simulated,
                 )
             )
     return tuple(sorted(knobs, key=lambda knob: knob.step_time))

@@ -12,7 +12,7 @@ from windtunnel.job.job import Job
 from windtunnel.memory.structure import structures
 from windtunnel.ops.weights import active_parameters, total_parameters
 from windtunnel.projection.compose import finish
-from windtunnel.projection.evidence import provenance
+from windtunnel.projection.evidence import by_part, of_parts
 from windtunnel.projection.flops import flops_per_token
 from windtunnel.projection.memory import per_stage_parameters, project_memory
 from windtunnel.projection.result import Parameters, Projection, Provenance
@@ -34,6 +34,7 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
     timeline = run_step(costs, order)
     seconds = _finished(costs, (spans[-1].end for spans in timeline.spans))
     stage, parts = _busiest(costs, order, seconds)
+    evidence = {} if source is None else by_part(job, source, costs, order, stage)
 
     flops = flops_per_token(job)
     batch = job.plan.batch
@@ -61,7 +62,8 @@ def project(job: Job, source: CostSource | None = None) -> Projection:
         bubble_fraction=_bubble_fraction(timeline),
         num_microbatches=job.plan.num_microbatches,
         busiest_stage=stage,
-        provenance=Provenance() if source is None else provenance(job, source, costs, order, stage),
+        provenance=of_parts(evidence, parts) if evidence else Provenance(),
+        evidence=evidence,
         costs=costs,
         timeline=timeline,
         run=run_answer(job, seconds),

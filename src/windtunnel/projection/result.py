@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from windtunnel.job.job import Job
@@ -25,11 +26,44 @@ class FlopsPerToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PilotMemory:
+    """Peak bytes of a pilot's step as its allocator counts them, and what its own projection ``explained``."""
+
+    layers: int
+    allocated: float
+    reserved: float
+    explained: float
+
+    @property
+    def live_excess(self) -> float:
+        """Bytes alive beyond what is counted; negative where too much was counted."""
+        return self.allocated - self.explained
+
+    @property
+    def framework_overhead(self) -> float:
+        """Bytes the allocator holds beyond what is alive."""
+        return self.reserved - self.allocated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchoredMemory:
+    """Device bytes of the worst stage with the residuals of measured pilots: the point, and an upper bound."""
+
+    stage: int
+    point: float
+    upper: float
+    verdict: Verdict
+    live_excess: float
+    framework_overhead: float
+    pilots: tuple[PilotMemory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Peak bytes of the worst rank and of every stage at its own peak moment.
 
     ``interval`` holds the device bytes of the worst rank in four runs of five. ``host`` bytes of a rank are offloaded,
-    ``host_checkpoint`` what a synchronous save stages there besides.
+    ``host_checkpoint`` what a synchronous save stages there besides. ``anchored``: where pilots were measured.
     """
 
     verdict: Verdict
@@ -38,6 +72,7 @@ class Memory:
     stages: tuple[MemoryBreakdown, ...]
     host: float
     host_checkpoint: float
+    anchored: AnchoredMemory | None = None
 
     @property
     def peak(self) -> MemoryBreakdown:
@@ -57,7 +92,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Shares of the busiest rank's seconds by where they come from."""
+    """Shares of seconds by where they come from."""
 
     measured: float = 0.0
     interpolated: float = 0.0
@@ -74,11 +109,12 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One change of the plan and the step time it would give."""
+    """One change of the plan and the step time it would give, ``simulated`` of whose seconds only formulas know."""
 
     changes: tuple[tuple[str, object], ...]
     step_time: float
     peak_device: float
+    simulated: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +155,10 @@ class RunAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``."""
+    """Memory and throughput of one job. ``time`` sums to ``step_time``; ``timeline`` executed ``costs``.
+
+    ``evidence``: of every part of ``time``, where its seconds come from; empty where all of them are simulated.
+    """
 
     job: Job
     step_time: float
@@ -140,6 +179,7 @@ class Projection:
     provenance: Provenance
     costs: StepCosts
     timeline: Timeline
+    evidence: Mapping[str, Provenance] = field(default_factory=dict)
     run: RunAnswer | None = None
     explanation: Explanation | None = None
     uncertainty: Uncertainty | None = None

@@ -11,6 +11,7 @@ from rich.text import Text
 from windtunnel.report.figures import percent
 from windtunnel.report.plain import plain
 from windtunnel.report.tables import table
+from windtunnel.units import human_rate, human_seconds
 
 
 def calibration_document(
@@ -51,3 +52,28 @@ def _errors(summary: Mapping[str, Any]) -> RenderableType:
     ]
     heads = ["source", "n", "in sample", "p90", "left out", "p90", "scoped neutral", "p90"]
     return table(heads, rows)
+
+
+def fits_document(accelerator: str, device: str, fits: Sequence[object], curves: Sequence[object]) -> dict[str, Any]:
+    """``calibrate PROFILE --json``: figures of the accelerator's file, old and fitted, and its collectives' curves."""
+    return {"accelerator": accelerator, "device": device, "fits": plain(fits), "curves": plain(curves)}
+
+
+def fits_text(document: Mapping[str, Any]) -> RenderableType:
+    """Renders the document of ``calibrate PROFILE --json``."""
+    rows = [
+        [
+            fit["path"], f"{fit['old']:.3g}", f"{fit['new']:.3g}", str(fit["entries"]),
+            percent(fit["residual_before"]), percent(fit["residual_after"]),
+        ]
+        for fit in document["fits"]
+    ]  # fmt: skip
+    curves = [
+        [curve["op"], str(curve["ranks"]), human_seconds(curve["latency"]), human_rate(curve["bandwidth"])]
+        for curve in document["curves"]
+    ]
+    heads = ["figure", "catalog", "fitted", "entries", "residual before", "after"]
+    title = f"{document['accelerator']}, fitted on {document['device']}"
+    tables = [table(heads, rows, title=title)] if rows else []
+    tables += [table(["collective", "ranks", "latency", "bandwidth"], curves, title="Curves")] if curves else []
+    return Group(*tables)

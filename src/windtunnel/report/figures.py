@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from windtunnel.report.plain import plain
 from windtunnel.units import human_bytes, human_rate, human_seconds
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -50,6 +51,24 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
+def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What a plan says differently from another one, by the last word of each path."""
+    made = [f"{_last(path)}={shown(value)}" for path, value in plan.items() if (path, value) not in other.items()]
+    gone = [f"{_last(path)} as the job has it" for path in other if path not in plan]
+    return " ".join([*made, *gone])
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def visible(text: str, most: int = 600) -> str:
+    """A stranger's text on one line: no control characters, none that turn the direction of writing, cut when long."""
+    line = " ".join(text.split())
+    kept = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+    return kept if len(kept) <= most else kept[: most - 1] + "…"
+
+
 def measured(path: str, value: Any) -> str:
     """As ``shown``, with a unit where the last word of the path says which."""
     spell = _SPELLED.get(path.rpartition(".")[2])
@@ -60,6 +79,12 @@ _SPELLED: dict[str, Callable[[float], str]] = {
     "bandwidth": human_rate, "pcie_bandwidth": human_rate, "hbm_bandwidth": human_rate,
     "latency": human_seconds, "memory": human_bytes, "hbm_capacity": human_bytes,
 }  # fmt: skip
+
+
+def provenance_words(shares: object) -> str:
+    """``measured 97.1 %, simulated 2.9 %``: the shares of a provenance that show."""
+    spelled = [f"{name} {percent(share)}" for name, share in plain(shares).items() if share >= 0.0005]
+    return ", ".join(spelled)
 
 
 def bar(share: float, width: int) -> str:

@@ -152,6 +152,7 @@ def _memory(memory: Memory) -> dict[str, Any]:
         "host": memory.host,
         "host_checkpoint": memory.host_checkpoint,
         "stages": [_stage(stage) for stage in memory.stages],
+        **({} if memory.anchored is None else {"anchored": plain(memory.anchored)}),
     }
 
 
@@ -169,7 +170,12 @@ def _explanation(explanation: Explanation) -> dict[str, Any]:
         "binding": plain(explanation.binding),
         "assumptions": plain(explanation.assumptions),
         "knobs": [
-            {"changes": plain(dict(knob.changes)), "step_time": knob.step_time, "peak_device": knob.peak_device}
+            {
+                "changes": plain(dict(knob.changes)),
+                "step_time": knob.step_time,
+                "peak_device": knob.peak_device,
+                "simulated": knob.simulated,
+            }
             for knob in explanation.knobs
         ],
     }

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.cost.profile import Change, Entry, Key
+from windtunnel.cost.profile import BYTES, CALIBRATION, Change, Entry, Key
 from windtunnel.report.figures import percent, signed_percent
 from windtunnel.report.tables import table
-from windtunnel.units import human_seconds
+from windtunnel.units import human_bytes, human_seconds
 
 SHOWN = 30
 """Rows on a screen; the JSON document has all."""
@@ -67,10 +67,21 @@ def result_line(result: Done) -> str:
     """One result as it comes in."""
     if result.warning:
         return f"warning: {result.warning}"
-    times = ", ".join(f"{entry.key.phase} {human_seconds(entry.seconds)}" for entry in result.entries)
+    times = ", ".join(f"{_what(entry.key)} {amount(entry.key, entry.seconds)}" for entry in result.entries)
     remarks = {remark for entry in result.entries for remark in entry.remarks}
     worst = max(entry.spread for entry in result.entries)
     return f"{result.task.label}: {times} ± {percent(worst)}{''.join(f'; {remark}' for remark in sorted(remarks))}"
+
+
+def amount(key: Key, figure: float) -> str:
+    """An entry's figure with its unit: seconds, bytes or none."""
+    if key.op.startswith(BYTES):
+        return human_bytes(figure)
+    return f"{figure:.3g}" if key.op.startswith(CALIBRATION) else human_seconds(figure)
+
+
+def _what(key: Key) -> str:
+    return key.op.split("/")[1] if key.op.startswith(BYTES) else key.phase
 
 
 def results_document(results: Sequence[Done], out: str) -> dict[str, Any]:
@@ -108,7 +119,7 @@ def diff_text(changes: Sequence[Change]) -> RenderableType:
 
 
 def _change(change: Change) -> tuple[str, str, str, str]:
-    old, new = ("·" if value is None else human_seconds(value) for value in (change.old, change.new))
+    old, new = ("·" if value is None else amount(change.key, value) for value in (change.old, change.new))
     ratio = "" if change.ratio is None else signed_percent(change.ratio - 1)
     return _spelled(change.key), old, new, ratio
 

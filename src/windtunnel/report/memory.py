@@ -31,6 +31,7 @@ def memory_text(projection: Projection, largest: Mapping[str, int | None]) -> Re
         Text.assemble((projection.job.model.name, "bold"), f", {human_count(parameters.total)} parameters"),
         verdict_line(projection.memory),
         interval_line(projection.memory),
+        *anchored_lines(projection.memory),
         memory_table(projection.memory),
         *[_largest_line(name, value) for name, value in largest.items()],
         Text(),
@@ -58,6 +59,32 @@ def interval_line(memory: Memory) -> Text:
     low, high = memory.interval
     level = f"{round(100 * LEVEL)} % of published runs like it"
     return Text(f"        rank {memory.peak.rank}; {level}: {human_bytes(low)} to {human_bytes(high)}", style="dim")
+
+
+def anchored_lines(memory: Memory) -> list[Text]:
+    """What the peaks of measured pilots say: what of them is explained, both residuals, and the target with them."""
+    found = memory.anchored
+    if found is None:
+        return []
+    word, style = _VERDICT[found.verdict]
+    pilots = [
+        f"        {pilot.layers} layers: {human_bytes(pilot.allocated)} allocated, "
+        f"{human_bytes(pilot.explained)} explained, {_signed(pilot.live_excess)} alive beyond, "
+        f"{_signed(pilot.framework_overhead)} held by the allocator"
+        for pilot in found.pilots
+    ]
+    return [
+        Text.assemble(
+            ("Anchored", "bold"), " ", (word, style),
+            f"  {human_bytes(found.point)} on stage {found.stage} with the residuals of measured pilots, "
+            f"at most {human_bytes(found.upper)}",
+        ),
+        *[Text(line, style="dim") for line in pilots],
+    ]  # fmt: skip
+
+
+def _signed(size: float) -> str:
+    return f"{'-' if size < 0 else '+'}{human_bytes(abs(size))}"
 
 
 def memory_table(memory: Memory) -> RenderableType:

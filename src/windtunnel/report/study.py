@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any, Protocol
@@ -13,13 +13,13 @@ from rich.text import Text
 
 from windtunnel.job.job import Job
 from windtunnel.projection.result import Projection
-from windtunnel.report.figures import shown, signed_percent
+from windtunnel.report.figures import shown, signed_percent, visible
 from windtunnel.report.tables import table
 from windtunnel.search.close_call import CloseCall
 from windtunnel.search.exhaustive import Plan, Progress
 from windtunnel.search.objective import Goal, front
 from windtunnel.search.study import Study
-from windtunnel.search.trial import Trial
+from windtunnel.search.trial import FREE, Trial
 from windtunnel.store.study_file import Row
 from windtunnel.units import human_bytes, human_seconds
 
@@ -106,6 +106,22 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     }
 
 
+def tried_document(facts: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
+    """As ``study`` of an answer, of what the file of a study holds: it does not say how its sessions ended."""
+    best = min((row.trial for row in rows if row.trial.values), key=lambda trial: trial.rank, default=None)
+    return {
+        "ending": None,
+        "trials": len(rows),
+        "calls": sum(row.trial.outcome.status not in FREE for row in rows),
+        "reused": 0,
+        "oracle": ", ".join(dict.fromkeys(row.oracle for row in rows)),
+        "proposers": list(facts["proposers"]),
+        "statuses": dict(Counter(row.trial.outcome.status for row in rows)),
+        "margin": None,
+        "best": None if best is None else trial_document(best),
+    }
+
+
 def row_document(row: Row) -> dict[str, Any]:
     """One line of an export."""
     return {**trial_document(row.trial), "oracle": row.oracle, "plan": row.plan, "at": row.at}
@@ -123,24 +139,10 @@ def study_text(document: Mapping[str, Any]) -> list[RenderableType]:
         named = zip(objective["names"], objective["units"], objective["baseline"], objective["best"], strict=True)
         rows = [[name, _number(before), _number(after), unit] for name, unit, before, after in named]
         lines.append(table(["objective", "baseline", "best", ""], rows, left=1))
-    if objective["checkpoint_interval"] is not None:
-        every = human_seconds(objective["checkpoint_interval"])
-        lines.append(Text(f"goodput {objective['goodput']:.1%} with a checkpoint every {every}"))
     if len(objective["front"]) > 1:
         rows = [[*map(_number, item["values"]), _spelled(item["plan"])[:60]] for item in objective["front"]]
         lines.append(table([*objective["names"], "front"], rows, left=len(objective["names"]) + 1))
-    if document["basin"] is not None:
-        shape = {"broad": "most plans one step away are within 2 %", "sharp": "most plans one step away are worse"}
-        lines.append(Text(f"{document['basin']} optimum: {shape[document['basin']]}"))
-    if document["close_call"] is not None:
-        call = document["close_call"]
-        differ = (
-            f"{call['plans']} of the runners-up are within 2 %; they differ by up to {human_seconds(call['seconds'])}"
-        )
-        lines.append(Text(f"{differ} in {call['term']}: {call['measurement']} would settle it"))
-    for item in document.get("buys") or ():
-        gain = f"{signed_percent(item['gain'])} throughput each, {human_seconds(item['step_time'])} a step, at least"
-        lines.append(Text(f"with {_spelled(item['cluster'])}: {gain}"))
+    lines += [Text(line) for line in surroundings(document)]
     if study is not None:
         statuses = ", ".join(f"{count} {status}" for status, count in sorted(study["statuses"].items()))
         lines.append(
@@ -148,10 +150,30 @@ def study_text(document: Mapping[str, Any]) -> list[RenderableType]:
         )
         if study["best"] is not None:
             best = study["best"]
-            lines.append(Text(f"found by {best['proposer']} in trial {best['number']}: {best['reason']}"))
+            lines.append(Text(visible(f"found by {best['proposer']} in trial {best['number']}: {best['reason']}")))
         if study["margin"]:
             lines.append(Text(f"runs raised the memory margin to {study['margin']:.3f} times the projection"))
     return lines
+
+
+def surroundings(document: Mapping[str, Any]) -> Iterator[str]:
+    """What an answer stands on, in sentences: goodput, the shape of the optimum, what is close, what more would buy."""
+    objective = document["objective"]
+    if objective["checkpoint_interval"] is not None:
+        every = human_seconds(objective["checkpoint_interval"])
+        yield f"goodput {objective['goodput']:.1%} with a checkpoint every {every}"
+    if document["basin"] is not None:
+        shape = {"broad": "most plans one step away are within 2 %", "sharp": "most plans one step away are worse"}
+        yield f"{document['basin']} optimum: {shape[document['basin']]}"
+    if document["close_call"] is not None:
+        call = document["close_call"]
+        differ = (
+            f"{call['plans']} of the runners-up are within 2 %; they differ by up to {human_seconds(call['seconds'])}"
+        )
+        yield f"{differ} in {call['term']}: {call['measurement']} would settle it"
+    for item in document.get("buys") or ():
+        gain = f"{signed_percent(item['gain'])} throughput each, {human_seconds(item['step_time'])} a step, at least"
+        yield f"with {_spelled(item['cluster'])}: {gain}"
 
 
 def rows_text(facts: Mapping[str, Any], rows: Sequence[Row]) -> RenderableType:
@@ -159,11 +181,11 @@ def rows_text(facts: Mapping[str, Any], rows: Sequence[Row]) -> RenderableType:
     shown_rows = [
         [
             str(row.trial.number),
-            row.trial.proposer,
+            visible(row.trial.proposer, 20),
             row.trial.outcome.status,
             human_seconds(row.trial.outcome.step_time) if row.trial.outcome.step_time else "",
             human_bytes(row.trial.outcome.peak_device) if row.trial.outcome.peak_device else "",
-            (row.trial.outcome.why or row.trial.reason)[:52],
+            visible(row.trial.outcome.why or row.trial.reason, 52),
         ]
         for row in rows
     ]

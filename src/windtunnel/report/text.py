@@ -8,10 +8,10 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from windtunnel.projection.result import Assumption, Binding, Projection
+from windtunnel.projection.result import Assumption, Binding, Knob, Projection
 from windtunnel.report.figures import bar, percent, shown, thousands
 from windtunnel.report.json import FLOPS_CONVENTION, warnings_of
-from windtunnel.report.memory import memory_table, verdict_line
+from windtunnel.report.memory import anchored_lines, memory_table, verdict_line
 from windtunnel.report.origin import assumed_lines
 from windtunnel.step.parts import COMMUNICATION, NAMES
 from windtunnel.units import human_count, human_rate, human_seconds
@@ -27,6 +27,7 @@ def projection_text(projection: Projection) -> RenderableType:
         title(projection),
         Text(),
         verdict_line(projection.memory),
+        *anchored_lines(projection.memory),
         *_speed(projection),
         Text(),
         *_time(projection),
@@ -84,6 +85,8 @@ def _interval(projection: Projection) -> list[Text]:
         return []
     low, high = (human_seconds(seconds) for seconds in known.step_time)
     evidence = "anchored on own runs" if projection.provenance.anchored else "by published runs of its kind"
+    if projection.evidence:
+        evidence = "by the spread of the measurements"
     return [Text(f"        {low} to {high} with {100 * known.level:.0f} % confidence, {evidence}")]
 
 
@@ -124,7 +127,7 @@ def explanation_text(projection: Projection) -> RenderableType:
     lines = [Text(), Text("What binds", style="bold")]
     lines += [_binding_line(run) for run in _runs(explanation.binding)]
     lines += [Text("What would help", style="bold")]
-    lines += [_knob_line(dict(knob.changes), knob.step_time, projection.step_time) for knob in explanation.knobs]
+    lines += [_knob_line(knob, projection) for knob in explanation.knobs]
     if not explanation.knobs:
         lines.append(Text("  no single change that fits makes the step shorter"))
     if explanation.assumptions:
@@ -149,10 +152,13 @@ def _binding_line(run: list[Binding]) -> Text:
     return Text(f"  {stages:<14}{run[0].term:<28}{low if low == high else f'{low} to {high}'}")
 
 
-def _knob_line(changes: dict[str, object], step_time: float, before: float) -> Text:
-    spelled = ", ".join(f"{path.removeprefix('plan.')} {shown(value)}" for path, value in changes.items())
-    gain = before / step_time - 1
+def _knob_line(knob: Knob, projection: Projection) -> Text:
+    """A knob's step; beside measured seconds, how much of it is simulated still."""
+    spelled = ", ".join(f"{path.removeprefix('plan.')} {shown(value)}" for path, value in knob.changes)
+    gain = projection.step_time / knob.step_time - 1
+    known = f", {percent(knob.simulated)} simulated" if projection.evidence else ""
     return Text.assemble(
-        f"  {spelled:<52}{human_seconds(step_time):>9}  ",
+        f"  {spelled:<52}{human_seconds(knob.step_time):>9}  ",
         (f"{100 * gain:+.1f} % tokens/s", "green" if gain > 0 else "red"),
+        (known, "dim"),
     )

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windtunnel.projection.result import Projection
-from windtunnel.report.figures import percent, shown, signed_percent, thousands
+from windtunnel.report.figures import differences, percent, shown, signed_percent, thousands
 from windtunnel.report.json import projection_document
 from windtunnel.report.tables import table
 from windtunnel.search.answer import Neighbour, Step
@@ -92,11 +92,12 @@ def answer_text(document: Mapping[str, Any], more: Sequence[RenderableType] = ()
         *_sharpness(document),
         *more,
         counts,
-        Text(_certificate(document), style="green" if document["certificate"] == "exhaustive" else "yellow"),
+        Text(certificate(document), style="green" if document["certificate"] == "exhaustive" else "yellow"),
     )
 
 
-def _certificate(document: Mapping[str, Any]) -> str:
+def certificate(document: Mapping[str, Any]) -> str:
+    """Whether the answer is proven, in a sentence."""
     if document["certificate"] == "exhaustive":
         return "certified: no plan of this space that fits is faster"
     if document["study"] is not None and not document["interrupted"]:
@@ -152,11 +153,7 @@ def _top(document: Mapping[str, Any]) -> RenderableType:
             str(rank),
             human_seconds(plan["step_time"]),
             human_bytes(plan["peak_device"]),
-            " ".join(
-                f"{path.rpartition('.')[2]}={shown(value)}"
-                for path, value in plan["plan"].items()
-                if rank == 1 or value != best.get(path)
-            )[:64],
+            differences(plan["plan"], best if rank > 1 else {})[:64],
         ]
         for rank, plan in enumerate(document["top"], start=1)
     ]

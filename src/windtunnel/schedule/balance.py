@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from math import inf
 
@@ -11,6 +12,7 @@ from windtunnel.errors import Fault, LegalityError
 
 Fits = Callable[[int, int, int], bool]
 """Whether a part may hold the items ``start`` to ``end``; where it may, it may hold fewer of them."""
+Table = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ def minimax_cut(weights: Sequence[float], parts: int, fits: Fits = anything) -> 
     """
     if not weights:
         return [0] * parts
-    sums = list(accumulate(weights, initial=0.0))
+    sums = tuple(accumulate(weights, initial=0.0))
     heaviest = _heaviest(sums, parts, fits)
     best = heaviest[parts][len(weights)]
     if best == inf:
@@ -85,11 +87,10 @@ def minimax_cut(weights: Sequence[float], parts: int, fits: Fits = anything) -> 
     counts: list[int] = []
     end = len(weights)
     for part in reversed(range(parts)):
-        start = min(
-            start
-            for start in range(part, end)
-            if heaviest[part][start] <= best and sums[end] - sums[start] <= best and fits(part, start, end)
-        )
+        start = first = end - 1
+        while first >= part and sums[end] - sums[first] <= best and fits(part, first, end):
+            start = first if heaviest[part][first] <= best else start
+            first -= 1  # a longer run is no lighter and needs no less memory
         counts.append(end - start)
         end = start
     return counts[::-1]
@@ -101,19 +102,40 @@ def no_cut(parts: int) -> Fault:
     return Fault("plan.pipeline.layout", str(parts), rule, remedy)
 
 
-def _heaviest(sums: Sequence[float], parts: int, fits: Fits) -> list[list[float]]:
+def _heaviest(sums: tuple[float, ...], parts: int, fits: Fits) -> Table:
     """``[k][i]``: the lightest heaviest run of the first i items in k runs; infinite where there is none."""
-    items = len(sums) - 1
-    table = [[0.0] + [inf] * items]
+    if fits is anything:
+        for some in range(STEP, parts, STEP):
+            _free(sums, some)
+        return _free(sums, parts)
+    table: Table = ((0.0, *[inf] * (len(sums) - 1)),)
     for part in range(parts):
-        before, row = table[-1], [inf] * (items + 1)
-        for end in range(part + 1, items - (parts - part - 1) + 1):
-            best = inf
-            for start in range(end - 1, part - 1, -1):
-                run = sums[end] - sums[start]
-                if run >= best or not fits(part, start, end):
-                    break  # a longer run is no lighter and needs no less memory
-                best = min(best, max(before[start], run))
-            row[end] = best
-        table.append(row)
+        table = (*table, _row(sums, table[-1], part, fits))
     return table
+
+
+STEP = 100
+"""Rows that are found in one recursion."""
+
+
+@lru_cache(maxsize=1024)
+def _free(sums: tuple[float, ...], parts: int) -> Table:
+    """The table where a part may hold anything: cuts into fewer parts are its beginning, and share it."""
+    if parts == 0:
+        return ((0.0, *[inf] * (len(sums) - 1)),)
+    table = _free(sums, parts - 1)
+    return (*table, _row(sums, table[-1], parts - 1, anything))
+
+
+def _row(sums: tuple[float, ...], before: tuple[float, ...], part: int, fits: Fits) -> tuple[float, ...]:
+    row = [inf] * len(sums)
+    for end in range(part + 1, len(sums)):
+        best = inf
+        for start in range(end - 1, part - 1, -1):
+            run = sums[end] - sums[start]
+            if run >= best or not fits(part, start, end):
+                break  # a longer run is no lighter and needs no less memory
+            heaviest = before[start] if before[start] > run else run
+            best = min(best, heaviest)
+        row[end] = best
+    return tuple(row)

@@ -17,7 +17,7 @@ def peaks(order: Order) -> tuple[tuple[Counts, ...], ...]:
     A moment that lies on the straight line between the moments around it is left out: bytes that are a sum over chunks
     of count × bytes of one micro-batch peak at one of the others, whatever the chunks keep.
     """
-    return tuple(_pareto(_crests(row, len(held))) for row, held in zip(order.actions, order.placement, strict=True))
+    return tuple(undominated(_crests(row, len(held))) for row, held in zip(order.actions, order.placement, strict=True))
 
 
 def peak_in_flight(order: Order) -> tuple[float, ...]:
@@ -52,7 +52,7 @@ def _midway(before: Counts, crest: Counts, after: Counts) -> bool:
     return ends and all(a + c == 2 * b for a, b, c in zip(before, crest, after, strict=True))
 
 
-def _pareto(vectors: Iterable[Counts]) -> tuple[Counts, ...]:
+def undominated(vectors: Iterable[Counts]) -> tuple[Counts, ...]:
     """Vectors not dominated by another, in lexicographic order."""
     kept: list[Counts] = []
     for vector in sorted(vectors, key=sum, reverse=True):  # what dominates a vector has a larger sum

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection, Verdict
-from windtunnel.search.examine import Vary
+from windtunnel.search.points import Vary
 from windtunnel.search.space import Space
 from windtunnel.step.parts import NAMES
+
+Projected = Callable[[Job], Projection]
+"""``project`` with whatever source prices its ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class Step:
     parts: dict[str, float]
 
 
-def attribution(baseline: Projection, changes: Mapping[str, Any], vary: Vary) -> tuple[Step, ...]:
+def attribution(
+    baseline: Projection, changes: Mapping[str, Any], vary: Vary, projected: Projected = project
+) -> tuple[Step, ...]:
     """From the baseline to the plan of ``changes``, the most helpful change first; deltas sum to the difference.
 
     A change that is legal only together with others is made with them.
@@ -38,11 +43,11 @@ def attribution(baseline: Projection, changes: Mapping[str, Any], vary: Vary) ->
     now = baseline
     steps = []
     while remaining:
-        tried = {path: _projected(vary, {**done, path: value}) for path, value in remaining.items()}
+        tried = {path: _projected(vary, {**done, path: value}, projected) for path, value in remaining.items()}
         legal = {path: answer for path, answer in tried.items() if answer is not None}
         best = min(legal, key=lambda path: legal[path].step_time, default=None)
         group = dict(remaining) if best is None else {best: remaining[best]}
-        after = _projected(vary, dict(changes)) if best is None else legal[best]
+        after = _projected(vary, dict(changes), projected) if best is None else legal[best]
         assert after is not None
         done |= group
         remaining = {path: value for path, value in remaining.items() if path not in group}
@@ -82,7 +87,9 @@ class Neighbour:
     verdict: Verdict | None
 
 
-def sensitivity(best: Projection, changes: Mapping[str, Any], space: Space, vary: Vary) -> tuple[Neighbour, ...]:
+def sensitivity(
+    best: Projection, changes: Mapping[str, Any], space: Space, vary: Vary, projected: Projected = project
+) -> tuple[Neighbour, ...]:
     """The plans one value up or down on each axis."""
     found = []
     for axis in space.axes:
@@ -91,16 +98,16 @@ def sensitivity(best: Projection, changes: Mapping[str, Any], space: Space, vary
         at = axis.values.index(changes[axis.path])
         for index in (at - 1, at + 1):
             if 0 <= index < len(axis.values):
-                answer = _projected(vary, {**changes, axis.path: axis.values[index]})
+                answer = _projected(vary, {**changes, axis.path: axis.values[index]}, projected)
                 delta = None if answer is None else answer.step_time / best.step_time - 1
                 verdict = None if answer is None else answer.memory.verdict
                 found.append(Neighbour(axis.path, axis.values[index], delta, verdict))
     return tuple(found)
 
 
-def _projected(vary: Vary, changes: Mapping[str, Any]) -> Projection | None:
+def _projected(vary: Vary, changes: Mapping[str, Any], projected: Projected) -> Projection | None:
     """The projection of the changed job, None where that is illegal."""
     try:
-        return project(vary(changes))
+        return projected(vary(changes))
     except WindtunnelError:
         return None

@@ -31,7 +31,7 @@ class Projecting:
         try:
             answer = self.projected(candidate.job)
         except WindtunnelError as error:
-            return Outcome(status="illegal", why=str(error))
+            return Outcome(status="crashed", why=f"cannot be projected: {error}")
         return Outcome(
             status="ok",
             step_time=answer.step_time,

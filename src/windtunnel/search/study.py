@@ -1,7 +1,7 @@
 """A study: proposals asked for, screened, tried by an oracle within a budget, told back and journalled.
 
-Up to ``oracle.workers`` proposals are under way. Answers are told in the order of the proposals and each makes room for
-one more, so that what is proposed does not depend on which run happened to end first.
+Up to ``oracle.workers`` calls are under way; proposals that cost none take no worker. Answers are told in the order of
+the proposals and each makes room for one more, so that what is proposed does not depend on which run ended first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Journal(Protocol):
         """What an oracle call on an equal plan has come to before."""
         ...
 
-    def record(self, key: str, trial: Trial, written: Changes) -> None: ...
+    def record(self, key: str, trial: Trial, written: Changes) -> Outcome:
+        """Keep a trial, and answer what is kept of its plan: another process may have been sooner."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class _Entry:
     """Whether the oracle works on it."""
     twin: bool = False
     """Whether an equal plan is, or was, part of this study."""
+    called: bool = False
+    """Whether it takes one of the calls: the oracle or the journal answers it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +92,8 @@ class Study:
     calls: int = 0
     reused: int = 0
     """Calls that the journal answered."""
+    twins: set[int] = field(default_factory=set)
+    """Numbers of the trials whose plan was part of the study before."""
     _under_way: list[_Entry] = field(default_factory=list)
     _seen: dict[str, Outcome | None] = field(default_factory=dict)
 
@@ -96,8 +102,10 @@ class Study:
         free = 0
         while True:
             if stop():
+                self._wind_up()
                 return "stopped"
-            if len(self._under_way) < self.oracle.workers and (entry := self._ask()) is not None:
+            refused = bool(self._under_way) and not self._under_way[0].called
+            if not refused and self._has_room() and (entry := self._ask()) is not None:
                 self._begin(entry)
                 continue
             if not self._under_way:
@@ -107,7 +115,12 @@ class Study:
             if trial is not None:
                 free = free + 1 if trial.outcome.status in FREE else 0
                 if free >= STUCK:
+                    self._wind_up()
                     return "stuck"
+
+    def _has_room(self) -> bool:
+        """A free worker; what waits behind a long run is bounded too."""
+        return sum(entry.called for entry in self._under_way) < self.oracle.workers and len(self._under_way) < STUCK
 
     def _ask(self) -> _Entry | None:
         """The next proposal of the first proposer that is not done; None while it waits, or when calls are spent."""
@@ -141,8 +154,8 @@ class Study:
         else:
             self.reused += 1
         self._seen[entry.key] = None
-        if entry.outcome is None or entry.outcome.status not in FREE:
-            self.calls += 1
+        entry.called = entry.outcome is None or entry.outcome.status not in FREE
+        self.calls += entry.called
         if entry.outcome is None:
             entry.running = True
             self.oracle.start(entry.number, found)
@@ -150,22 +163,34 @@ class Study:
     def _collect(self) -> Trial | None:
         """Write down every run that has ended, and tell the oldest proposal if it was answered."""
         head = self._under_way[0]
-        for entry in self._under_way:
-            if entry.running:
-                entry.outcome = self.oracle.poll(entry.number, wait=entry is head)
-                if entry.outcome is not None:
-                    entry.running = False
-                    self._journal(entry)
-        if head.twin:
-            head.outcome = self._seen[head.key]
+        self._write_down(waiting_for=head)
         if head.outcome is None:
             return None
         self._under_way.pop(0)
         return self._told(head)
 
-    def _journal(self, entry: _Entry) -> None:
+    def _write_down(self, waiting_for: _Entry | None = None) -> None:
+        for entry in self._under_way:
+            if entry.running:
+                entry.outcome = self.oracle.poll(entry.number, wait=entry is waiting_for)
+                if entry.outcome is not None:
+                    entry.running = False
+                    entry.outcome = self._journal(entry)
+            elif entry.twin and entry.outcome is None:
+                entry.outcome = self._seen[entry.key]
+
+    def _wind_up(self) -> None:
+        """What has been answered counts, also behind a run that is still going on."""
+        self._write_down()
+        for entry in self._under_way:
+            if entry.outcome is not None:
+                self._told(entry)
+        self._under_way.clear()
+
+    def _journal(self, entry: _Entry) -> Outcome:
+        """The outcome as it is kept."""
         written = entry.candidate.written if entry.candidate else entry.proposal.changes
-        self.journal.record(entry.key, self._trial(entry), written)
+        return self.journal.record(entry.key, self._trial(entry), written)
 
     def _told(self, entry: _Entry) -> Trial:
         trial = self._trial(entry)
@@ -174,6 +199,8 @@ class Study:
         if entry.candidate is not None and not entry.twin:
             self._seen[entry.key] = trial.outcome
             self.screen.learn(entry.candidate, trial.outcome)
+        if entry.twin:
+            self.twins.add(entry.number)
         self.trials.append(trial)
         if trial.values and isfinite(trial.rank[0]) and (self.best is None or trial.rank < self.best.rank):
             self.best = trial

@@ -182,14 +182,15 @@ class DataParallel:
         plan = self._job.plan
         switches = float(plan.overlap.grad_reduce), float(plan.overlap.param_gather)
         forward, backward = sum(chunk.forward.total for chunk in stage), sum(chunk.backward for chunk in stage)
-        windows = self.windows(forward, backward, parameters, *switches, reductions(self._job, plan.sharding.strategy))
+        repeated = reductions(self._job, plan.sharding.strategy)
+        windows = self.windows(forward, backward, parameters.total, *switches, repeated)
         return once_a_step(self.traffic(parameters), windows, self._job.constants.data_parallel, self.link)
 
     def windows(
         self,
         forward: Number,
         backward: Number,
-        parameters: LocalParameters,
+        parameters: Number,
         grad_reduce: Number,
         param_gather: Number,
         reductions: Number,
@@ -200,12 +201,12 @@ class DataParallel:
         if plan.parallel.pp > 1:
             window_growth = self._job.constants.data_parallel.window_growth
             growth += window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
-        reduced = parameters.total * self._reduce_bytes
+        reduced = parameters * self._reduce_bytes
         return Windows(
             forward=forward,
             backward=backward,
             growth=growth,
-            buckets=max(1.0, reduced / self._job.software.traits.gradient_bucket),
+            buckets=maximum(1.0, reduced / self._job.software.traits.gradient_bucket),
             grad_reduce=grad_reduce,
             param_gather=param_gather,
             reductions=reductions,

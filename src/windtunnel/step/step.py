@@ -44,7 +44,7 @@ def step_costs(job: Job, source: CostSource, order: Order) -> StepCosts:
 def chunks_with_hops(job: Job, source: CostSource) -> tuple[tuple[ChunkCost, ...], float]:
     """Costs by global chunk with what blocking transfers add, equal chunks as one object; and the seconds of a hop."""
     hop = transfer(job, source)
-    wait = blocking(job, hop)
+    wait = blocking(job, hop, p2p=job.plan.overlap.p2p)
     priced = price_chunks(job, source)
     waited = {id(chunk): _with_wait(chunk, wait) for chunk in priced}
     return tuple(waited[id(chunk)] for chunk in priced), hop
@@ -86,10 +86,10 @@ def transfer(job: Job, source: CostSource) -> float:
     return source.transfer(size, placements(plan.parallel, job.cluster)["pp"])
 
 
-def blocking(job: Job, hop: float) -> float:
+def blocking(job: Job, hop: float, *, p2p: bool) -> float:
     """Half a transfer on every F and B where sends do not overlap compute: without p2p overlap, or unchunked."""
     plan = job.plan
-    overlapped = plan.overlap.p2p and plan.pipeline.virtual_stages > 1
+    overlapped = p2p and plan.pipeline.virtual_stages > 1
     return 0.0 if overlapped or plan.parallel.pp == 1 else hop / 2
 
 

@@ -34,8 +34,8 @@ class InMemory:
     def known(self, key: str) -> Outcome | None:  # noqa: ARG002
         return None
 
-    def record(self, key: str, trial: Trial, written: Changes) -> None:  # noqa: ARG002
-        return None
+    def record(self, key: str, trial: Trial, written: Changes) -> Outcome:  # noqa: ARG002
+        return trial.outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,6 @@ class Kept:
     def known(self, key: str) -> Outcome | None:
         return self.file.known(self.oracle, key)
 
-    def record(self, key: str, trial: Trial, written: Changes) -> None:
+    def record(self, key: str, trial: Trial, written: Changes) -> Outcome:
         """What breaks a rule has no job: its changes are its key."""
-        self.file.record(self.oracle, key or "changes " + key_of(written), trial, written)
+        return self.file.record(self.oracle, key or "changes " + key_of(written), trial, written)

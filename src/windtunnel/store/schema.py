@@ -33,3 +33,28 @@ CREATE TABLE trial (
 """``key`` is one of the effective job: an oracle is asked about a plan once, whoever proposes it and however often.
 ``called`` is 0 where the screen answered. JSON columns: changes and plan (as a job file has them), provenance,
 objectives. ``seconds`` of wall time, ``cost`` in accelerator-seconds, ``at`` in Unix seconds."""
+
+NOTES = """
+CREATE TABLE IF NOT EXISTS note (
+    id INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    trial INTEGER,
+    data TEXT NOT NULL,
+    at REAL NOT NULL,
+    UNIQUE (number, kind, text)
+);
+CREATE TABLE IF NOT EXISTS message (
+    id INTEGER PRIMARY KEY,
+    model TEXT NOT NULL,
+    request TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    response TEXT NOT NULL,
+    at REAL NOT NULL,
+    UNIQUE (model, request)
+);
+"""
+"""Tables of studies that a language model took part in, added when they are first written to. ``number`` counts the
+notes of a run, so that one that is repeated repeats none. ``request`` is a digest of the whole conversation up to a
+response, ``asked`` what was new in it, ``response`` the answer, both as JSON."""

@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,7 @@ class StudyFile:
         study = cls(path, _connected(path))
         with study._saying():
             study._connection.execute("BEGIN IMMEDIATE")
-            if study._is_new():
+            if not _tables(study._connection):
                 for statement in filter(str.strip, TABLES.split(";")):
                     study._connection.execute(statement)
                 study._connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -91,9 +91,9 @@ class StudyFile:
             ).fetchone()
             return None if found is None else _row(dict(zip(_COLUMNS, found, strict=True))).trial.outcome
 
-    def record(self, oracle: str, key: str, trial: Trial, plan: Changes) -> None:
-        """Append a trial, on disk when this returns. A plan the oracle has answered keeps its first answer; one that
-        the screen refused may still be answered later."""
+    def record(self, oracle: str, key: str, trial: Trial, plan: Changes) -> Outcome:
+        """Append a trial, on disk when this returns, and answer what is kept: a plan the oracle has answered keeps its
+        first answer, also where another process was sooner; one that the screen refused may still be answered."""
         outcome, called = trial.outcome, trial.outcome.status not in FREE
         values = (
             trial.number, key, oracle, int(called), trial.proposer, trial.reason, json.dumps(trial.changes),
@@ -109,6 +109,22 @@ class StudyFile:
                 f"ON CONFLICT (oracle, key) DO UPDATE SET {updates} WHERE excluded.called = 1 AND trial.called = 0",
                 values,
             )
+        return (self.known(oracle, key) or outcome) if called else outcome
+
+    def write(self, statement: str, values: Sequence[Any], tables: str) -> None:
+        """Carry out one statement on tables that are made first where they are not there."""
+        with self._saying():
+            for table in filter(str.strip, tables.split(";")):
+                self._connection.execute(table)
+            self._connection.execute(statement, values)
+
+    def read(self, table: str, columns: str, rest: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a table; none where the study has no such table."""
+        with self._saying():
+            there = self._connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+            if not there[0]:
+                return []
+            return self._connection.execute(f"SELECT {columns} FROM {table} {rest}", values).fetchall()
 
     def _is_new(self) -> bool:
         """Whether the file holds nothing yet."""
@@ -147,14 +163,37 @@ _DAMAGED = "restore a copy, or start a new study"
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    """A connection that commits each statement, to disk."""
+    """A connection that commits each statement, to disk. A database of someone else is left as it is."""
+    connection = None
     try:
         connection = sqlite3.connect(path, timeout=BUSY, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        kind = connection.execute("PRAGMA application_id").fetchone()[0]
+        if kind == APPLICATION or not _tables(connection):
+            _log_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
         raise _fault(path, error) from None
     return connection
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait where several processes do so at once: we do."""
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _fault(path: str, error: Exception) -> FormatError:

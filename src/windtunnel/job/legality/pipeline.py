@@ -28,6 +28,11 @@ def _counted(draft: Draft) -> int:
     return draft.model.num_layers + sum(bool(draft.plan[path]) for path in _COUNTS)
 
 
+def _must_be_even(draft: Draft) -> bool:
+    """Whether the split must come out even: where the framework asks for it, or ends are counted to make it so."""
+    return draft.software.is_megatron or any(draft.plan[path] for path in _COUNTS)
+
+
 def stages_layers(draft: Draft) -> Violation | None:
     pp, v = draft.count("parallel.pp"), draft.count("pipeline.virtual_stages")
     layers = draft.model.num_layers
@@ -49,7 +54,7 @@ def stages_layers(draft: Draft) -> Violation | None:
 def layers_pp(draft: Draft) -> Violation | None:
     """Megatron-core refuses an uneven split that the plan does not spell (older versions dropped the rest silently)."""
     pp, v, counted = draft.count("parallel.pp"), draft.count("pipeline.virtual_stages"), _counted(draft)
-    if _is_written(draft) or not draft.software.is_megatron or counted % pp == 0:
+    if _is_written(draft) or not _must_be_even(draft) or counted % pp == 0:
         return None
     return Violation(
         rule="layers-pp",
@@ -63,7 +68,7 @@ def layers_pp(draft: Draft) -> Violation | None:
 def layers_vpp(draft: Draft) -> Violation | None:
     pp, v, counted = draft.count("parallel.pp"), draft.count("pipeline.virtual_stages"), _counted(draft)
     evenly = counted % pp or counted // pp % v == 0
-    if v == 1 or _is_written(draft) or not draft.software.is_megatron or evenly:
+    if v == 1 or _is_written(draft) or not _must_be_even(draft) or evenly:
         return None
     return Violation(
         rule="layers-vpp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from windtunnel.cost.profile import Key, key
@@ -41,22 +41,28 @@ class Timed:
             self._call()
 
 
-def unit(device: str, sizes: Sizes, co_runners: int = 0) -> Unit:
-    """Forward and backward of a whole unit, named by how many run beside it."""
+def unit(device: str, sizes: Sizes, co_runners: int = 0, sharded: bool = False, block: nn.Module | None = None) -> Unit:
+    """Forward and backward of a whole unit, ours or ``block``, named by how many run beside it and by whether FSDP
+    shards it."""
     its = clock(device)
-    return Unit(sizes, UnitKernel(sizes, its), its, co_runners)
+    return Unit(sizes, UnitKernel(sizes, its, block, whole=not sharded), its, co_runners, sharded)
 
 
 class Unit:
-    """A unit whose seconds are named by its sizes and by how many run beside it."""
+    """A unit whose seconds are named by its sizes, by how many run beside it and by whether FSDP shards it."""
 
-    def __init__(self, sizes: Sizes, kernel: UnitKernel, its: Clock, co_runners: int) -> None:
-        self._sizes, self._kernel, self._beside = sizes, kernel, co_runners
+    def __init__(
+        self, sizes: Sizes, kernel: UnitKernel, its: Clock, co_runners: int = 0, sharded: bool = False
+    ) -> None:
+        self._sizes, self._kernel, self._beside, self._sharded = sizes, kernel, co_runners, sharded
         self._least = SHORT if its.device == "cpu" else 0.0
 
     def run(self) -> dict[Key, float]:
         found = self._kernel.run(self._least)
-        return {unit_key(self._sizes, phase, self._beside): seconds for phase, seconds in found.items()}
+        return {
+            unit_key(self._sizes, phase, self._beside, sharded=self._sharded): seconds
+            for phase, seconds in found.items()
+        }
 
 
 def optimizer(device: str, named: Key, count: float) -> Timed:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from windtunnel.cost.profile import Key, key
+from windtunnel.cost.profile import Key
 from windtunnel.dtypes import activation
 from windtunnel.job.job import Job
 from windtunnel.measure.torch.clock import Clock
 from windtunnel.measure.torch.device import clock
 from windtunnel.measure.torch.model import ChunkModule
 from windtunnel.measure.torch.optimizer import optimizer
+from windtunnel.measure.torch.peak import Peak, peak
 from windtunnel.measure.torch.units import DTYPES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
-    """Bytes the allocator gave out and held at the worst moment of a step."""
-
-    allocated: int
-    reserved: int
+from windtunnel.projection.pilots import pilot_key
 
 
 class Pilot:
@@ -57,30 +49,38 @@ class Pilot:
         """Seconds of one step."""
         return self._clock.time(self.step)[1]
 
-    def peak(self) -> Peak:
-        """The peak of a step after the first, which makes the optimizer's state. Accelerators only."""
-        torch.cuda.reset_peak_memory_stats()
-        self.step()
-        torch.cuda.synchronize()
-        return Peak(allocated=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())
-
-
-def pilot_key(job: Job) -> Key:
-    """The key of a pilot's step by what it trains."""
-    batch, model = job.plan.batch, job.model
-    shape = {"layers": model.num_layers, "hidden": model.hidden_size, "vocab": model.vocab_size}
-    shape |= {"batch": batch.micro_batch_size, "sequence": batch.sequence_length, "count": job.plan.num_microbatches}
-    return key("pilot", "step", activation(job.plan.precision.compute), shape)
-
 
 class _Timed:
-    def __init__(self, job: Job, device: str) -> None:
-        self._key, self._pilot = pilot_key(job), Pilot(job, clock(device))
+    def __init__(self, job: Job, device: str, co_runners: int) -> None:
+        self._key, self._pilot = pilot_key(job, "pilot", co_runners), Pilot(job, clock(device))
 
     def run(self) -> dict[Key, float]:
         return {self._key: self._pilot.seconds()}
 
 
-def pilot(device: str, job: Job) -> _Timed:
-    """A pilot as a kernel of the harness."""
-    return _Timed(job, device)
+def pilot(device: str, job: Job, co_runners: int = 0) -> _Timed:
+    """A pilot's step as a kernel of the harness, named by how many run beside it."""
+    return _Timed(job, device, co_runners)
+
+
+class _Weighed:
+    def __init__(self, job: Job, device: str) -> None:
+        self._job, self._device = job, device
+        self._found: Peak | None = None
+
+    def run(self) -> dict[Key, float]:
+        """Bytes at the peak of building a pilot and of two steps: the first makes the optimizer's state. Counted once:
+        every run allocates alike."""
+        found = self._found = self._found or peak(self._steps, self._device)
+        named = (pilot_key(self._job, what) for what in ("bytes/allocated", "bytes/reserved"))
+        return dict(zip(named, (float(found.allocated), float(found.reserved)), strict=True))
+
+    def _steps(self) -> None:
+        whole = Pilot(self._job, clock(self._device))
+        whole.step()
+        whole.step()
+
+
+def weighed_pilot(device: str, job: Job) -> _Weighed:
+    """A pilot's peak memory as a kernel of the harness."""
+    return _Weighed(job, device)

@@ -11,21 +11,23 @@ from torch.distributed.pipelining._backward import stage_backward_input, stage_b
 from windtunnel.cost.profile import Pass
 from windtunnel.measure.torch.blocks.build import build, inputs
 from windtunnel.measure.torch.clock import Clock
+from windtunnel.measure.torch.sharded import sharded
 from windtunnel.ops.sizes import Sizes
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class UnitKernel:
-    """One unit, ours or ``block``, with random operands.
+    """One unit, ours or ``block``, with random operands; not ``whole``: under FSDP, which never splits its backward.
 
     Every call is one micro-batch, gradients accumulate as between micro-batches.
     """
 
-    def __init__(self, sizes: Sizes, clock: Clock, block: nn.Module | None = None) -> None:
+    def __init__(self, sizes: Sizes, clock: Clock, block: nn.Module | None = None, *, whole: bool = True) -> None:
         dtype = DTYPES[sizes.dtype]
-        self._clock = clock
-        self._block = (block or build(sizes)).to(device=clock.device, dtype=dtype)
+        self._clock, self._whole = clock, whole
+        module = (block or build(sizes)).to(device=clock.device, dtype=dtype)
+        self._block = module if whole else sharded(module, clock.device)
         self._inputs = inputs(sizes, dtype=dtype, device=clock.device)
         self._hidden = [x for x in self._inputs if x.requires_grad]
         self._weights = [weight for weight in self._block.parameters() if weight.requires_grad]
@@ -46,7 +48,7 @@ class UnitKernel:
         gradient = torch.randn_like(out) if out.dim() else None
         _, found["backward"] = self._clock.time(lambda: torch.autograd.backward(out, gradient))
         self._forget_inputs()
-        if self._hidden:
+        if self._hidden and self._whole:
             found |= self._split(gradient)
         return found
 

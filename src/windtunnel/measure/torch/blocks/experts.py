@@ -15,14 +15,16 @@ class ExpertLayer(nn.Module):
     """Routed and shared experts of a rank.
 
     A rank that holds E/ep of the experts receives as many rows as it has tokens · k on balance: its router's choice
-    among all E is folded onto the local ones, so that shapes and counts are those of the group's rank.
+    among all E is folded onto the local ones, so that shapes and counts are those of the group's rank. A ``load``
+    beyond that is copies of its tokens, half of them for the first expert, a quarter for the second and so on; below
+    it, the last copies are dropped.
     """
 
     def __init__(self, sizes: Sizes, recompute: frozenset[str]) -> None:
         super().__init__()
         assert sizes.experts is not None
         experts, h = sizes.experts, sizes.hidden
-        self.num_local, self.per_token = experts.local, experts.per_token
+        self.num_local, self.per_token, self.load = experts.local, experts.per_token, experts.load
         self.router = nn.Linear(h, experts.num_experts, bias=False)
         self.gate = _matrices(experts.local, h, experts.width) if sizes.gated else None
         self.up = _matrices(experts.local, h, experts.width)
@@ -40,8 +42,10 @@ class ExpertLayer(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         scores = torch.softmax(self.router(rows), -1, dtype=torch.float32)
         weights, chosen = scores.topk(self.per_token, -1)
-        order = (chosen.flatten() % self.num_local).argsort(stable=True)
-        counts = torch.bincount(chosen.flatten() % self.num_local, minlength=self.num_local).tolist()
+        copies, experts = _loaded(chosen.flatten() % self.num_local, self.num_local, self.load)
+        sorting = experts.argsort(stable=True)
+        counts = torch.bincount(experts, minlength=self.num_local).tolist()
+        order = sorting if copies is None else copies[sorting]
         source = order // self.per_token
         routed = self._experts(rows[source], counts)
         weighted = routed * weights.flatten()[order].to(x.dtype)[:, None]
@@ -55,6 +59,21 @@ class ExpertLayer(nn.Module):
         if self.gate is None:
             return _grouped(torch.nn.functional.gelu(up), self.down, counts)
         return _grouped(silu(_grouped(rows, self.gate, counts)) * up, self.down, counts)
+
+
+def _loaded(experts: Tensor, num_local: int, load: float) -> tuple[Tensor | None, Tensor]:
+    """Which choices a rank of ``load`` executes, None for its own, and the local expert of each."""
+    own = experts.numel()
+    extra = round(load * own) - own
+    if extra == 0:
+        return None, experts
+    copies = torch.arange(own + extra, device=experts.device) % own
+    if extra < 0:
+        return copies, experts[copies]
+    halves = 0.5 ** torch.arange(1, num_local + 1, dtype=torch.float64)
+    bounds = (halves.cumsum(0) / halves.sum() * extra).round().to(experts.device)
+    hot = torch.searchsorted(bounds, torch.arange(extra, device=experts.device).double(), right=True)
+    return copies, torch.cat((experts, hot))
 
 
 def _grouped(rows: Tensor, matrices: nn.Parameter, counts: list[int]) -> Tensor:
