@@ -29,8 +29,10 @@ from windtunnel.catalog.calibration import spreads
 from windtunnel.catalog.constants import FITTED, certificates
 from windtunnel.catalog.records import SkippedRecord, load_records
 from windtunnel.job.record import Record
+from windtunnel.projection.memory import project_memory
 from windtunnel.projection.project import project, step_time
 from windtunnel.records.compare import measured_step_time
+from windtunnel.records.unstated import joint_verdict, leaves_recompute_open, readings
 
 PAGE = Path(__file__).with_name("accuracy.md")
 PLOTS = Path(__file__).with_name("plots")
@@ -50,6 +52,8 @@ def main(folder: str, calibration: str, table: str) -> None:
     sections = {
         "speed": speed(document),
         "memory": groups(document["groups"]["memory"]),
+        "verdicts": verdicts(loaded.values()),
+        "edge": edge(loaded.values()),
         "order": order(document),
         "constants": constants(),
         "left-out": left_out(left),
@@ -148,7 +152,7 @@ def left_out(calibration: dict[str, Any]) -> str:
 
 def intervals(calibration: dict[str, Any], loaded: dict[str, Record]) -> str:
     """Each run judged by the errors of other sources' left-out runs."""
-    errors = {row["id"]: row["left_out"] for row in calibration["records"]}
+    errors = {row["id"]: row["left_out"] for row in calibration["records"] if row["id"] in loaded}
     runs = [(loaded[key], error) for key, error in errors.items() if loaded[key].file != GRID]
     everything = [(loaded[key], error) for key, error in errors.items()]
     judged = []
@@ -242,6 +246,54 @@ def worst(rows: list[dict[str, Any]], loaded: dict[str, Record]) -> str:
         ]
         table.append([row["id"], row["bar"], figure(row["error"], "+"), "".join(spelled) or "·"])
     return markdown(["run", "bar", "error, %", "what would have to change"], table)
+
+
+def verdicts(records: Iterable[Record]) -> str:
+    """Verdicts of all runs outside the grid; those called oom or borderline, the furthest over first."""
+    judged = []
+    for record in records:
+        if record.file != GRID:
+            given = project_memory(record.job)
+            judged.append((record, given, joint_verdict(readings(record, given))))
+    ran = [item for item in judged if item[0].outcome == "ran"]
+    open_ = [item for item in ran if item[2] == "borderline" and leaves_recompute_open(item[0])]
+    wrong = [item for item in ran if item[2] == "oom"]
+    middle = sum(item[2] == "borderline" for item in ran)
+    out = [item[2] for item in judged if item[0].outcome == "oom"]
+    head = (
+        f"Of {len(ran)} records outside the grid that ran, {len(wrong)} are called `oom` "
+        f"({figure(len(wrong) / len(ran))} %) and {middle} `borderline` ({figure(middle / len(ran))} %), {len(open_)} "
+        "of these because their source leaves the recomputation open; those that ran out are called "
+        f"{', '.join(out)}.\n\n"
+    )
+    rows = [
+        [
+            record.id, f"{given.peak.device / 2**30:.1f}", f"{given.capacity / 2**30:.1f}",
+            "open recomputation" if verdict != "oom" else "·",
+        ]
+        for record, given, verdict in sorted(judged, key=lambda item: -item[1].peak.device / item[1].capacity)
+        if record.outcome == "ran" and given.verdict == "oom"
+    ]  # fmt: skip
+    return head + markdown(["projected over capacity", "GiB", "of", "called borderline for"], rows)
+
+
+def edge(records: Iterable[Record]) -> str:
+    """Each record with reserved or device memory on a device of 0.9 and of 1.1 times what was measured."""
+    right: dict[str, list[bool]] = defaultdict(list)
+    for record in records:
+        measured = record.measured.peak_memory
+        if measured is None or record.memory_kind not in ("reserved", "device"):
+            continue
+        for factor in (0.9, 1.1):
+            device = replace(record.job.cluster.accelerator, hbm_capacity=factor * measured)
+            memory = project_memory(replace(record.job, cluster=replace(record.job.cluster, accelerator=device)))
+            hit = (memory.verdict == "oom") is (factor < 1)
+            kind = "trend" if (record.memory_bar or record.bar) == "trend" else "with a bar"
+            for name in ("all", kind, f"{record.file}, {kind}"):
+                right[name].append(hit)
+    names = ["all", "with a bar", "trend", *sorted(right.keys() - {"all", "with a bar", "trend"})]
+    rows = [[name, str(len(right[name])), figure(mean(right[name]))] for name in names if right[name]]
+    return markdown(["records", "verdicts", "right, %"], rows)
 
 
 WIDTH, HEIGHT, MARGIN = 640, 420, 50

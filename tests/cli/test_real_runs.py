@@ -15,7 +15,7 @@ import pytest
 
 from windtunnel.catalog.jobs import load_job
 from windtunnel.cli.command import Running, filled, words_of
-from windtunnel.errors import WindtunnelError
+from windtunnel.errors import FormatError, WindtunnelError
 from windtunnel.search.screen import Candidate
 from windtunnel.search.trial import Outcome
 
@@ -52,8 +52,9 @@ def alive(group: int) -> list[str]:
     return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
 
 
-@pytest.mark.parametrize("way", ["well", "units", "noisy"])
-def test_a_good_run_is_believed(way: str) -> None:
+@pytest.mark.parametrize("way", ["well", "units", "noisy", "daemon"])
+def test_a_good_run_is_believed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.cli.execution.GRACE", 1.0)
     found = outcome(way)
     assert found.status == "ok", found.why
     assert found.step_time is not None
@@ -83,12 +84,21 @@ def test_a_good_run_is_believed(way: str) -> None:
         ("hours", "invalid", "faster than peak FLOP/s allow"),
         ("gibibytes", "invalid", "it is in bytes"),
         ("bits", "invalid", "it is in bytes"),
+        ("enormous", "invalid", "positive number"),
+        ("countless", "invalid", "steps"),
+        ("surrogate", "invalid", "step_time"),
+        ("nested", "invalid", "not JSON"),
+        ("vandal", "invalid", "no result"),
+        ("folder", "invalid", "no result"),
+        ("endless", "invalid", "no result"),
+        ("terminal", "crashed", "exit code 1"),
     ],
 )
 def test_a_bad_run_is_a_result(way: str, status: str, why: str) -> None:
     found = outcome(way)
     assert found.status == status
     assert why in found.why
+    assert found.why.isprintable()
 
 
 def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +108,19 @@ def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: p
     assert found.status == "timeout"
     assert time.perf_counter() - start < 30
     assert alive(int((tmp_path / "pid").read_text())) == []
+
+
+def test_a_run_that_will_not_end_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.cli.execution.GRACE", 1.0)
+    found = outcome("stubborn", timeout=2.0)
+    assert found.status == "timeout"
+    assert found.seconds < 30
+
+
+def test_a_machine_without_room_is_no_fault_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    with pytest.raises(FormatError, match="--resume"):
+        outcome("well")
 
 
 def test_slots_never_split_or_reach_a_shell() -> None:

@@ -116,3 +116,18 @@ def test_ops_side_by_side(make_job):
     rows = compare_ops(job, simulated_source(job), job, source, 0)
     assert all(row.measured == pytest.approx(2 * row.simulated) for row in rows if row.evidence == "measured")
     assert rows[0].measured == max(row.measured for row in rows)
+
+
+def test_what_a_backward_executes_again_takes_what_it_was_measured_to_take(make_job):
+    job = make_job({"plan.recompute": {"policy": "full"}})
+    layer = next(unit for unit, _ in units(job, job.plan.pipeline.layout[0]) if unit.layer is not None)
+    sized = sizes(job, layer)
+    plain = [(unit_key(sized, "forward"), 1.0), (unit_key(sized, "backward"), 2.0)]
+    forward, measured = (
+        project(job, measured_source(job, profile(entries)))
+        for entries in (plain, [*plain, (unit_key(sized, "backward", again=layer.recompute), 2.7)])
+    )
+    times = job.model.num_layers * forward.num_microbatches
+    assert forward.time.recompute == pytest.approx(1.0 * times)
+    assert measured.time.recompute == pytest.approx(0.7 * times)
+    assert measured.time.compute == pytest.approx(forward.time.compute)

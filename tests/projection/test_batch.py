@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 from windtunnel.errors import LegalityError
 from windtunnel.job import Job
 from windtunnel.projection.batch import Batch
-from windtunnel.projection.options import Rows, as_columns
+from windtunnel.projection.options import as_columns, as_rows
 from windtunnel.projection.project import project
-from windtunnel.search.space import choices_of, default_space, kernels_of, recomputes_of
+from windtunnel.search.inner import choices_of, kernels_of, recomputes_of
+from windtunnel.search.space import default_space
 
 MakeJob = Callable[[dict[str, Any]], Job]
 PROJECTED, PLANS = 1_000, 10_000
@@ -62,8 +64,8 @@ def batches(make_job: MakeJob, seed: int) -> Iterator[Batch]:
             continue
         inner = default_space(job).inner
         recomputes, kernels = recomputes_of(job, inner), kernels_of(job, inner)
-        r, k = np.divmod(np.arange(len(recomputes) * len(kernels)), len(kernels))
-        rows = Rows(recomputes=recomputes, kernels=kernels, recompute=r, kernel=k)
+        pairs = list(product(range(len(recomputes)), range(len(kernels))))
+        rows = as_rows(recomputes, kernels, pairs)
         yield Batch(job, rows, as_columns(choices_of(job, inner)))
 
 

@@ -14,20 +14,19 @@ from windtunnel.job import Job
 from windtunnel.projection.choices import RECOMPUTE, SHARD_SIZE, Variant
 from windtunnel.projection.project import project
 from windtunnel.search.answer import attribution, changed, sensitivity
-from windtunnel.search.examine import LEAST, Examiner
+from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Exhaustive, Plan, Progress, pareto
+from windtunnel.search.inner import choices_of, kernels_of, recomputes_of
 from windtunnel.search.minimum import infeasible, minimum_accelerators
+from windtunnel.search.points import LEAST
 from windtunnel.search.space import (
     EVEN,
     INNER,
     LAYOUT,
     Axis,
     Space,
-    choices_of,
     default_space,
-    kernels_of,
     possible,
-    recomputes_of,
 )
 
 MakeJob = Callable[[dict[str, Any]], Job]
@@ -118,7 +117,7 @@ def test_what_may_run_is_what_the_rules_say(make_job: MakeJob, framework: str) -
     own = ({"policy": "none"}, {"policy": "full"}, {"policy": "block", "num_layers": 1}, {"policy": "selective"})
     space = default_space(job).pinned({RECOMPUTE: own, SHARD_SIZE: (1,), LAYOUT: (EVEN,)})
     examiner = Examiner(job=job, space=space, vary=vary)
-    points = [point for point in space.points() if possible(job, point)]
+    points = [point for point in space.grid if possible(job, point)]
     looked_at = 0
     for point in random.Random(5).sample(points, min(12, len(points))):
         plain = {path: value for path, value in point.items() if path != LAYOUT}

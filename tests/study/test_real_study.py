@@ -49,7 +49,7 @@ def tuned(folder: Path) -> dict[str, Any]:
     command = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {HERE / 'train.py'}"
     words = [
         "tune", str(folder / "job.json"), "--space", str(folder / "space.json"), "--proposer", "seed,local",
-        "--calls", str(CALLS), "--run", f"{command} {{job}} {{result}}", "--timeout", "3 min", "--budget", "30 min",
+        "--calls", str(CALLS), "--run", f"{command} {{job}} {{result}}", "--timeout", "10 min", "--budget", "90 min",
         "--study", str(folder / "study.db"), "--json",
     ]  # fmt: skip
     program = [sys.executable, "-c", "from windtunnel.cli import main; main()"]

@@ -15,9 +15,9 @@ from windtunnel.projection.layouts import balanced
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
 from windtunnel.schedule.layout import layout_text
-from windtunnel.search.examine import Vary
 from windtunnel.search.mandate import outside, reads_files
 from windtunnel.search.objective import Goal
+from windtunnel.search.points import Vary
 from windtunnel.search.space import BALANCED, EVEN, LAYOUT, Space
 from windtunnel.search.trial import Trial
 from windtunnel.store.journal import key_of

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,12 @@ def outcome_of_run(ended: Ended, result: Path, candidate: Candidate) -> Outcome:
         outcome = Outcome(status="timeout" if ended.timed_out else "crashed", why=ended.said)
     else:
         outcome = reported(result, ended.code, ended.said, ended.seconds, candidate.job)
-    return outcome_of(outcome, candidate, ended.seconds)
+    return outcome_of(replace(outcome, why=_printable(outcome.why)), candidate, ended.seconds)
+
+
+def _printable(text: str) -> str:
+    """What a run said without what would steer a terminal or could not be written down."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from windtunnel.cli.clock import Clock, StatusLine
 from windtunnel.cli.flags import Request
-from windtunnel.cli.workers import Workers, processors
+from windtunnel.cli.workers import RUN, Workers, processors
 from windtunnel.errors import Fault, FormatError
 from windtunnel.job.job import Job
 from windtunnel.search.examine import Examiner
@@ -61,7 +59,8 @@ def _run(examiner: Examiner, progress: Progress, clock: Clock, quiet: bool, proc
     workers = Workers(examiner, processes) if processes > 1 and _is_large(examiner) else None
     try:
         with clock.stoppable():
-            Exhaustive(examiner=examiner, spread=workers).run(progress, clock.over, line.tick)
+            search = Exhaustive(examiner=examiner, spread=workers, run_length=RUN if workers else 1)
+            search.run(progress, clock.over, line.tick)
     finally:
         if workers is not None:
             workers.close()
@@ -73,4 +72,4 @@ SMALL = 200
 
 
 def _is_large(examiner: Examiner) -> bool:
-    return len(list(islice(examiner.space.points(), SMALL + 1))) > SMALL
+    return len(examiner.grid) > SMALL

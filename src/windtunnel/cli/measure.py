@@ -33,7 +33,8 @@ def measure(
     threads: Annotated[int | None, Parameter(help="Threads of one rank on a CPU.")] = None,
     co_runners: Annotated[int, Parameter(help="Copies of each kernel that run beside it, as other ranks will.")] = 0,
     layers: Annotated[
-        Literal["blocks", "transformers"], Parameter(help="Whose layers: our reference blocks, or the framework's.")
+        Literal["blocks", "transformers", "torchtitan", "megatron-core"],
+        Parameter(help="Whose layers: our reference blocks, or the framework's."),
     ] = "blocks",
     slurm: Annotated[bool, switch("Run on a node of the cluster, through submitit.")] = False,
     flags: JobFlags = NO_FLAGS,

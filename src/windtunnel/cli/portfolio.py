@@ -127,13 +127,11 @@ def _places(across: Sequence[str]) -> list[dict[str, Any]]:
 def _check(members: Sequence[Member], tuning: Tuning, workers: int | None) -> None:
     import os
 
-    from windtunnel.search.proposers import PROPOSERS
+    from windtunnel.cli.studies import check_names
 
     if not members:
         raise MissingError(Fault("JOB", "", "no job was given", "name job files"))
-    known = (*PROPOSERS, "exhaustive")
-    if not tuning.names or not set(tuning.names) <= set(known):
-        raise FormatError(Fault("--proposer", tuning.proposer, "no such proposer", f"choose from {', '.join(known)}"))
+    check_names(tuning)
     if workers is not None and workers < 1:
         raise FormatError(Fault("--workers", str(workers), "at least one row at a time", "write --workers 1"))
     if tuning.study is not None and not os.path.isdir(tuning.study):

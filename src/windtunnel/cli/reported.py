@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from windtunnel.units import Dimension, UnitError, parse
 
 LIMIT = 65_536
 """Bytes of a result file."""
+MOST_STEPS = 1_000_000_000
 _OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED", re.IGNORECASE)
 
 
@@ -54,8 +55,8 @@ def _read(result: Path, seconds: float, job: Job) -> Outcome:
     if step_time is None:
         raise _UntrueError("the result has no step_time")
     steps = document.get("steps", 1)
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise _UntrueError(f"steps is a positive number, not {steps!r}")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_STEPS:
+        raise _UntrueError(f"steps is a positive number, not {str(steps)[:20]!r}")
     if step_time * steps > seconds:
         many = f"{steps} steps of " if steps > 1 else ""
         raise _UntrueError(f"{many}{step_time:g} s do not fit in a run of {seconds:.3g} s: step_time is in seconds")
@@ -88,8 +89,8 @@ def _quantity(document: Mapping[str, Any], name: str, dimension: Dimension) -> f
         number = parse(value, dimension) if isinstance(value, str) else value
     except UnitError as error:
         raise _UntrueError(f"{name}: {error}") from None
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-        raise _UntrueError(f"{name} is a positive number or a quantity with its unit, not {value!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= sys.float_info.max:
+        raise _UntrueError(f"{name} is a positive number or a quantity with its unit, not {str(value)[:20]!r}")
     return float(number)
 
 

@@ -83,7 +83,9 @@ def studied(
         return searched.found
 
     ground = Ground(job=base, space=space, seed=tuning.seed)
-    _check_names(tuning, goal)
+    check_names(tuning)
+    if Certified.name in {name.partition(":")[0] for name in tuning.names}:
+        check_bounded(goal)
     make = assistant(tuning, asked, goal, clock, quiet=quiet)
     oracle = _oracle(tuning, base, evidence)
     file = _file(tuning, asked, base, space, goal)
@@ -105,9 +107,9 @@ def studied(
     try:
         with clock.stoppable():
             ending = study.run(clock.over, watch.tick)
+        notes = notebook.notes()
     finally:
         watch.clear()
-        notes = notebook.notes()
         if llm is not None:
             llm.close()
         if isinstance(oracle, Running | Queued):
@@ -125,15 +127,14 @@ def _written(examiner: Examiner, changes: Changes) -> Changes:
     return examiner.written(changes) or examiner.written({**changes, LAYOUT: EVEN}) or changes
 
 
-def _check_names(tuning: Tuning, goal: Goal) -> None:
+def check_names(tuning: Tuning) -> None:
+    """Raises FormatError for proposers that are not there."""
     known = (*PROPOSERS, Certified.name, LLM)
     parts = [name.partition(":") for name in tuning.names]
     unknown = [name for name, colon, most in parts if name not in known or (colon and not most.isdecimal())]
     if unknown or not parts:
         remedy = f"choose from {', '.join(known)}; seed:12 is at most 12 calls of seed"
         raise FormatError(Fault("--proposer", ",".join(unknown), "no such proposer", remedy))
-    if Certified.name in {name for name, _, _ in parts}:
-        check_bounded(goal)
 
 
 def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]], llm: Llm | None) -> list[Proposer]:

@@ -189,7 +189,7 @@ def _precision(ledger: Ledger, software: Software) -> None:
     ledger.take("plan.precision.optimizer_state", "fp32")
     ledger.take("plan.precision.first_last_layers_bf16", 0)
     ledger.take("plan.precision.attention", width)
-    ledger.take("plan.precision.activation_input", width)
+    ledger.values["plan.precision.activation_input"] = ledger.given("plan.precision.activation_input") or width
 
 
 def _recompute(ledger: Ledger) -> None:

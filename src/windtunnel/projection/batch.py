@@ -5,6 +5,7 @@ A grid point is a job; its plans are the product of variants (how chunks execute
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,14 +56,23 @@ class Batch:
         self._parameters = [self._shape.parameters(self._found, held) for held in self._stages.contents]
         self._memory = BatchMemory(job, self._shape, self._found, self._stages, self._parameters, self._order)
         self._hop = hop_seconds(job)
+        self._peak: Floats | None = None
 
     def plan(self, row: int, column: int) -> Job:
         """The job of one plan."""
         return self.columns.choices[column].apply(self.rows[row].apply(self.job))
 
+    def beside(self, job: Job) -> Batch:
+        """The plans of a job that differs in group order alone: they hold the same."""
+        twin = copy(self)
+        twin.job, twin._shape, twin._hop = job, shape_of(job), hop_seconds(job)
+        return twin
+
     def peak_device(self) -> Floats:
         """Device bytes of the worst stage as ``project`` gives them, ``[variant, choice]``."""
-        return self._memory.peak_device(self.rows, self.columns)
+        if self._peak is None:
+            self._peak = self._memory.peak_device(self.rows, self.columns)
+        return self._peak
 
     def fits(self, peak: Floats) -> NDArray[np.bool_]:
         """Whether the verdict on these peaks, one column a choice, is ``fits``."""

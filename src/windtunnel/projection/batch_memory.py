@@ -11,7 +11,7 @@ import numpy as np
 
 from windtunnel.elementwise import Number, maximum
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Dispatcher, Sharding, Strategy
+from windtunnel.job.plan import Sharding, Strategy
 from windtunnel.memory.device import overhead_terms, reserved_ratio
 from windtunnel.memory.kept import KeptChunk
 from windtunnel.memory.states import ByteRates, shards, states
@@ -19,7 +19,7 @@ from windtunnel.memory.structure import Holding, candidates_of, received_ahead
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.projection import compose
 from windtunnel.projection.contents import Contents, Floats, Ints
-from windtunnel.projection.options import Columns, Rows, State
+from windtunnel.projection.options import Columns, Kept, Rows, State
 from windtunnel.projection.shape import KEPT, Shape
 from windtunnel.projection.stages import Stages, alive_of
 from windtunnel.schedule.action import Order
@@ -38,18 +38,14 @@ class BatchMemory:
 
     def peak_device(self, rows: Rows, columns: Columns) -> Floats:
         """Device bytes of the worst stage, ``[variant, choice]``; variants and choices that hold the same are one."""
-        kinds = {kernels.kept: number for number, kernels in enumerate(rows.kernels)}
-        of_kernel = np.array([kinds[kernels.kept] for kernels in rows.kernels])
-        kept, row = np.unique(rows.recompute * len(rows.kernels) + of_kernel[rows.kernel], return_inverse=True)
-        recompute, kernel = np.divmod(kept, len(rows.kernels))
-        rates, peak = self.shape.rates(columns), np.empty((len(kept), len(columns.states)))
+        rates, peak = self.shape.rates(columns), np.empty((len(rows.held), len(columns.states)))
         for whole in (False, True):
             mine = np.flatnonzero(columns.whole == whole)
             if len(mine):
                 holdings = self._holdings(columns.states[mine[0]][0])
-                passing = self._passing(recompute, [rows.kernels[k].kept for k in kernel.tolist()], holdings)
+                passing = self._passing(rows.held, holdings)
                 peak[:, mine] = self._worst(*passing, holdings, _some(rates, mine), [columns.states[i] for i in mine])
-        return peak[row][:, columns.state]
+        return peak[rows.holds[:, None], columns.state]
 
     def most_that_fits(self, columns: Columns) -> Floats:
         """Peak device bytes up to which the verdict is ``fits``, by choice."""
@@ -57,18 +53,17 @@ class BatchMemory:
         high = self.shape.highest(columns)
         return np.asarray(capacity / high)[columns.state]
 
-    def _passing(
-        self, recompute: Ints, kernels: Sequence[tuple[Dispatcher, float]], holdings: Sequence[Holding]
-    ) -> tuple[Floats, Floats]:
-        """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[kind of stage,
-        (recompute, kernel)]``."""
+    def _passing(self, held: Sequence[tuple[int, Kept]], holdings: Sequence[Holding]) -> tuple[Floats, Floats]:
+        """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[kind of stage, what is
+        held]``."""
         alive = alive_of(self.stages, self.order)
-        distinct = list(dict.fromkeys(kernels))
+        distinct = list(dict.fromkeys(kernel for _, kernel in held))
         tables = np.stack([self.shape.bytes(self.found, *kernel) for kernel in distinct])
-        which = np.array([distinct.index(kernel) for kernel in kernels])[:, None]
+        which = np.array([distinct.index(kernel) for _, kernel in held])[:, None]
+        of = self.found.of[[recompute for recompute, _ in held]]
         own = []
         for local in range(alive.chunks.shape[1]):
-            values = tables[which, :, self.found.of[recompute][:, alive.chunks[:, local]]]
+            values = tables[which, :, of[:, alive.chunks[:, local]]]
             own.append(KeptChunk(**dict(zip(KEPT, np.moveaxis(values, 2, 0), strict=True))))
         counts: list[Number] = list(alive.counts.T)
         heads = np.array([holding.head for holding in holdings])

@@ -57,11 +57,11 @@ class StageTerms:
 
 def chunk_seconds(job: Job, rows: Rows, found: Contents, shape: Shape, hop: float) -> ChunkSeconds:
     """Seconds of every chunk of every variant."""
-    used, kernel = np.unique(rows.kernel, return_inverse=True)
-    kernels = [rows.kernels[index] for index in used.tolist()]
+    used = sorted(set(rows.kernel.tolist()))
+    kernels, kernel = [rows.kernels[number] for number in used], np.searchsorted(used, rows.kernel)[:, None]
     tables = np.stack([shape.seconds(found, each) for each in kernels])
-    values = tables[kernel[:, None], :, found.of[rows.recompute]]
-    wait = np.array([blocking(job, hop, p2p=each.p2p) for each in kernels])[kernel, None]
+    values = tables[kernel, :, found.of[rows.recompute]]
+    wait = np.array([blocking(job, hop, p2p=each.p2p) for each in kernels])[kernel]
     return ChunkSeconds(
         forward=values[:, :, 0] + wait, backward_input=values[:, :, 1] + wait, backward_weight=values[:, :, 2]
     )
@@ -109,26 +109,27 @@ class BatchAdditions:
 
     def of(self, columns: Columns) -> Floats:
         """Seconds each kind of stage adds after its pipeline, ``[kind, variant, choice]``."""
-        groups = sharding_groups(_traffic_base(self.job), columns.groups)
-        group, whole, rates = columns.group, groups.whole[columns.group], self.job.constants.data_parallel
+        groups, lone = sharding_groups(_traffic_base(self.job), columns.groups), columns.lone
         held = np.array(self.stages.held)
         forward, backward = (
             each[:, held].sum(axis=2).T[:, :, None] for each in (self.seconds.forward, self.seconds.backward)
         )
         total: Any = np.array([own.total for own in self.parameters])[:, None, None]
         pricer = DataParallel(self.job, simulated_source(self.job))
-        repeated = np.array([reductions(self.job, strategy) for strategy, _ in columns.groups])[group]
-        windows = pricer.windows(forward, backward, total, columns.grad_reduce, columns.param_gather, repeated)
-        late = once_a_step(
-            _stacked([groups.traffic(own) for own in self.parameters], group), windows, rates, pricer.link
-        ).total
+        repeated = np.array([reductions(self.job, strategy) for strategy, _ in columns.groups])
+        group, reduce, gather = columns.group[lone], columns.grad_reduce[lone], columns.param_gather[lone]
+        windows = pricer.windows(forward, backward, total, reduce, gather, repeated[group])
+        traffic = _stacked([groups.traffic(own) for own in self.parameters], group)
+        late = once_a_step(traffic, windows, self.job.constants.data_parallel, pricer.link).total
         if self.job.plan.parallel.pp == 1 and groups.whole.any():
-            overlapped = np.maximum(columns.grad_reduce, columns.param_gather).astype(np.intp)
+            overlapped = np.maximum(reduce, gather).astype(np.intp)
             layered = self._by_layer(groups, backward[0], pricer.link)[overlapped, :, group].T
-            late = np.where(whole, layered, late)
-        sharded = np.stack([groups.sharded(own)[group] for own in self.parameters])[:, None]
-        optimizer = optimizer_seconds(self.job, sharded, total, 1.0 - whole)
-        return np.asarray(late + (optimizer + offload_seconds(self.job, sharded, columns.on_host)))
+            late = np.where(groups.whole[group], layered, late)
+        sharded = np.stack([groups.sharded(own) for own in self.parameters])[:, None, columns.group]
+        optimizer = optimizer_seconds(self.job, sharded, total, 1.0 - groups.whole[columns.group])
+        return np.asarray(
+            late[:, :, columns.traffic] + (optimizer + offload_seconds(self.job, sharded, columns.on_host))
+        )
 
     def _by_layer(self, groups: ShardingGroups, backward: Floats, link: float) -> Floats:
         """Additions of the only stage where every unit gathers and reduces on its own, without and with overlap,

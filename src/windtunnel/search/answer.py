@@ -11,7 +11,7 @@ from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection, Verdict
-from windtunnel.search.examine import Vary
+from windtunnel.search.points import Vary
 from windtunnel.search.space import Space
 from windtunnel.step.parts import NAMES
 

@@ -10,9 +10,10 @@ from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
-from windtunnel.search.examine import Examiner, Vary
+from windtunnel.search.examine import Examiner
 from windtunnel.search.objective import goal
 from windtunnel.search.oracle import Projecting
+from windtunnel.search.points import Vary
 from windtunnel.search.proposers import Ground
 from windtunnel.search.proposers.seed import Seed
 from windtunnel.search.screen import Screen

@@ -1,51 +1,22 @@
-"""One grid point of a space at a time: its legal plans scored, and those that are wanted timed exactly."""
+"""Grid points of a space: their legal plans scored, and those that are wanted timed exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from windtunnel.cost.simulated import simulated_source
-from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job
-from windtunnel.projection.batch import Batch
-from windtunnel.projection.choices import (
-    ACTIVATION_OFFLOAD,
-    CP_COMM,
-    EP_COMM,
-    OPTIMIZER_OFFLOAD,
-    P2P,
-    PARAM_GATHER,
-    RECOMPUTE,
-    SHARDING,
-    TP_COMM,
-    Changes,
-    Choice,
-    Recompute,
-    Variant,
-)
+from windtunnel.projection.choices import Changes
 from windtunnel.projection.contents import Floats
-from windtunnel.projection.layouts import layer_seconds
-from windtunnel.projection.options import Rows, as_columns
-from windtunnel.schedule.layout import balanced_layout, layout_text
-from windtunnel.search.space import (
-    BALANCED,
-    EVEN,
-    LAYOUT,
-    VIRTUAL_STAGES,
-    Space,
-    choices_of,
-    kernels_of,
-    possible,
-    recomputes_of,
-)
+from windtunnel.search.points import Points, Vary
+from windtunnel.search.space import Grid, Space
 
-Vary = Callable[[Mapping[str, object]], Job]
-"""The job with other values at full paths, derived anew; raises WindtunnelError where that is illegal."""
+Front = tuple[tuple[float, float, Changes], ...]
+"""Estimated seconds, peak bytes and the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +27,33 @@ class Scored:
     beats in estimated seconds and peak bytes; ``smallest`` the plan that needs least memory, with both figures.
     """
 
-    point: Changes
     enumerated: int
     legal: int = 0
     evaluated: int = 0
     rows: tuple[tuple[int, float], ...] = ()
-    front: tuple[tuple[float, float, Changes], ...] = ()
+    front: Front = ()
     smallest: tuple[float, float, Changes] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Surveyed:
+    """What some grid points came to: as ``Scored``, but rows with their bound and the number of their point first."""
+
+    enumerated: int = 0
+    legal: int = 0
+    evaluated: int = 0
+    rows: list[tuple[float, int, int]] = field(default_factory=list)
+    front: list[tuple[float, float, Changes]] = field(default_factory=list)
+    smallest: tuple[float, float, Changes] | None = None
+
+    def add(self, number: int, scored: Scored) -> None:
+        self.enumerated += scored.enumerated
+        self.legal += scored.legal
+        self.evaluated += scored.evaluated
+        self.rows += [(bound, number, row) for row, bound in scored.rows]
+        self.front += scored.front
+        if scored.smallest and (self.smallest is None or scored.smallest[1] < self.smallest[1]):
+            self.smallest = scored.smallest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,47 +64,39 @@ class Timed:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """The legal plans of a grid point, its changes as a job file has them, and how many plans were looked at."""
-
-    batch: Batch | None
-    written: Changes
-    enumerated: int
-
-    def changes(self, row: int, column: int) -> Changes:
-        assert self.batch is not None
-        return {**self.written, **self.batch.rows[row].changes, **self.batch.columns.choices[column].changes}
-
-
 @dataclass(slots=True, kw_only=True)
 class Examiner:
-    """Scores and times the plans of a space; remembers which combinations are legal and the last grid point."""
+    """Scores and times the plans of a space."""
 
     job: Job
     space: Space
     vary: Vary
     top: int = 10
-    _inner: dict[str, tuple[Any, ...]] = field(init=False)
-    _legal: dict[tuple[Any, ...], dict[Any, bool]] = field(init=False, default_factory=dict)
-    _weights: dict[tuple[Any, ...], tuple[Any, ...]] = field(init=False, default_factory=dict)
-    _layouts: dict[tuple[Any, ...], str] = field(init=False, default_factory=dict)
-    _last: tuple[Changes, _Point] | None = field(init=False, default=None)
+    grid: Grid = field(init=False)
+    _points: Points = field(init=False)
 
     def __post_init__(self) -> None:
-        self._inner = self.space.inner
+        self.grid = self.space.grid
+        self._points = Points(job=self.job, space=self.space, vary=self.vary)
+
+    def survey(self, numbers: range) -> Surveyed:
+        """The grid points of these numbers, scored."""
+        total = Surveyed()
+        for number in numbers:
+            total.add(number, self.score(self.grid[number]))
+        total.front = undominated(total.front)
+        return total
 
     def score(self, point: Changes) -> Scored:
         """Memory of every legal plan of a grid point; bounds and estimates of those that fit."""
-        here = self._at(point)
+        here = self._points.at(point)
         batch = here.batch
         if batch is None:
-            return Scored(point=point, enumerated=here.enumerated)
+            return Scored(enumerated=here.enumerated)
         peak = batch.peak_device()
         fits = batch.fits(peak)
         leanest = divmod(int(np.argmin(peak)), peak.shape[1])
         found = Scored(
-            point=point,
             enumerated=here.enumerated,
             legal=peak.size,
             smallest=(inf, float(peak[leanest]), here.changes(*leanest)),
@@ -134,10 +117,10 @@ class Examiner:
             front=tuple(front),
         )
 
-    def time(self, wanted: tuple[Changes, int]) -> Timed:
-        """The fastest fitting plans of one variant of a grid point, as ``project`` times them."""
-        point, row = wanted
-        here = self._at(point)
+    def time(self, wanted: tuple[int, int]) -> Timed:
+        """The fastest fitting plans of one variant of a grid point, given by number, as ``project`` times them."""
+        number, row = wanted
+        here = self._points.at(self.grid[number])
         batch = here.batch
         assert batch is not None
         peak = batch.peak_device()[row]
@@ -146,135 +129,18 @@ class Examiner:
         plans = tuple((float(seconds[c]), float(peak[c]), here.changes(row, c)) for c in fastest)
         return Timed(plans=plans, count=int(np.isfinite(seconds).sum()))
 
-    def _at(self, point: Changes) -> _Point:
-        if self._last is None or self._last[0] != point:
-            self._last = (point, self._made(point))
-        return self._last[1]
-
-    def _made(self, point: Changes) -> _Point:
-        written = self.written(point) if possible(self.job, point) else None
-        base = None if written is None else self._base(written)
-        if written is None or base is None:
-            return _Point(batch=None, written=point, enumerated=1)
-        recomputes, kernels = recomputes_of(base, self._inner), kernels_of(base, self._inner)
-        choices = choices_of(base, self._inner)
-        count = len(recomputes) * len(kernels) * len(choices)
-        allows = self._allowing(written, base)
-        kinds = [_kind(recompute) for recompute in recomputes]
-        rows = []
-        for k, kernel in enumerate(kernels):
-            may = {kind: allows((kind, kernel), Variant(recomputes[kinds.index(kind)], kernel)) for kind in set(kinds)}
-            rows += [(r, k) for r, kind in enumerate(kinds) if may[kind]]
-        legal = tuple(choice for choice in choices if allows(_switches(choice), choice))
-        if not rows or not legal:
-            return _Point(batch=None, written=written, enumerated=count)
-        numbered = np.array(rows, dtype=np.intp)
-        variants = Rows(recomputes=recomputes, kernels=kernels, recompute=numbered[:, 0], kernel=numbered[:, 1])
-        return _Point(batch=Batch(base, variants, as_columns(legal)), written=written, enumerated=count)
-
-    def _base(self, written: Changes) -> Job | None:
-        """The job of a grid point with the variant that asks least, under the first strategy that may run it."""
-        for strategy in self._inner.get(SHARDING, (None,)):
-            try:
-                return self.vary({**written, **self._least, **({SHARDING: strategy} if strategy else {})})
-            except WindtunnelError as error:
-                if all(fault.path.startswith(GRID) for fault in error.faults):
-                    return None
-        return None
-
-    @property
-    def _least(self) -> Changes:
-        return {path: value for path, value in LEAST.items() if path in self._inner}
-
     def written(self, point: Changes) -> Changes | None:
         """The point with its layout as text; None where balancing changes nothing."""
-        if point.get(LAYOUT) not in (EVEN, BALANCED):
-            return point
-        plain = {path: value for path, value in point.items() if path != LAYOUT}
-        return plain if point[LAYOUT] == EVEN else self._balanced(plain)
-
-    def _balanced(self, point: Changes) -> Changes | None:
-        """The point with the layout whose heaviest chunk lasts least when nothing is recomputed; None if all chunks
-        are alike."""
-        plan, model = self.job.plan, self.job.model
-        degrees = {path.rpartition(".")[2]: value for path, value in point.items() if path.startswith("plan.parallel.")}
-        micro = point.get("plan.batch.micro_batch_size", plan.batch.micro_batch_size)
-        shape = (*sorted((name, value) for name, value in degrees.items() if name not in ("pp", "dp")), micro)
-        chunks = int(point.get("plan.parallel.pp", plan.parallel.pp)) * int(point.get(VIRTUAL_STAGES, 1))
-        if shape not in self._weights:
-            parallel = replace(plan.parallel, **_typed(degrees))
-            batch = replace(plan.batch, micro_batch_size=micro)
-            bare = (frozenset[str](),) * len(plan.recompute)
-            shaped = replace(self.job, plan=replace(plan, parallel=parallel, batch=batch, recompute=bare))
-            each, *ends = layer_seconds(shaped, simulated_source(shaped))
-            self._weights[shape] = (tuple(each), *ends)
-        weights = self._weights[shape]
-        if (weights, chunks) not in self._layouts:
-            layers, embedding, head = weights
-            found = balanced_layout(
-                layers, chunks, embedding_weight=embedding, head_weight=head, num_mtp_layers=model.num_mtp_layers
-            )
-            even = len({len(chunk.layers) for chunk in found}) == 1
-            self._layouts[weights, chunks] = "" if even else layout_text(found)
-        text = self._layouts[weights, chunks]
-        return {**point, LAYOUT: text} if text else None
-
-    def _allowing(self, written: Changes, base: Job) -> Callable[[Any, Variant | Choice], bool]:
-        """Whether a variant or a choice may run here, known by what rules look at: the switches of a choice or the
-        kind of a variant; of the grid which degrees are more than one, and whatever else its axes set."""
-        plan = base.plan
-        p = plan.parallel
-        seen = (
-            base.software, base.cluster.accelerator, plan.precision, plan.pipeline.schedule,
-            plan.pipeline.virtual_stages > 1, p.sequence_parallel,
-            p.tp > 1, p.cp > 1, p.pp > 1, p.ep > 1, p.etp > 1, p.dp * p.cp > 1,
-            *(f"{path}={value}" for path, value in written.items() if not path.startswith(GRID)),
-        )  # fmt: skip
-        known = self._legal.setdefault(seen, {})
-        strategy = {SHARDING: plan.sharding.strategy}
-
-        def allows(key: Any, option: Variant | Choice) -> bool:
-            if key not in known:
-                known[key] = self._try({**written, **self._least, **strategy, **option.changes}) is not None
-            return known[key]
-
-        return allows
-
-    def _try(self, changes: Changes) -> Job | None:
-        try:
-            return self.vary(changes)
-        except WindtunnelError:
-            return None
+        return self._points.written(point)
 
 
-def _kind(recompute: Recompute | None) -> Any:
-    """What rules look at of a recompute: every number of layers is alike, but for none."""
-    return recompute and (recompute.policy, recompute.num_layers in (None, 0), recompute.layers, recompute.modules)
-
-
-def _switches(choice: Choice) -> Any:
-    """What rules look at of a choice: shard sizes divide their group by construction."""
-    return choice.strategy, choice.grad_reduce, choice.param_gather, choice.optimizer_offload
-
-
-GRID = ("plan.parallel.", "plan.pipeline.", "plan.batch.", "cluster.")
-"""Faults of the grid itself, which no strategy mends."""
-LEAST: Changes = {
-    RECOMPUTE: {"policy": "none"},
-    TP_COMM: False,
-    CP_COMM: False,
-    EP_COMM: False,
-    P2P: False,
-    ACTIVATION_OFFLOAD: 0.0,
-    PARAM_GATHER: False,
-    OPTIMIZER_OFFLOAD: "none",
-}
-"""Switches that no rule refuses."""
-
-
-def _typed(degrees: Mapping[str, Any]) -> dict[str, Any]:
-    """Degrees as ``Parallel`` takes them: a group order is a tuple."""
-    return {name: tuple(v.split("-")) if isinstance(v, str) else v for name, v in degrees.items()}
+def undominated(points: Iterable[tuple[float, float, Changes]]) -> list[tuple[float, float, Changes]]:
+    """Points no other beats in both numbers, fastest first."""
+    kept: list[tuple[float, float, Changes]] = []
+    for point in sorted(points, key=lambda p: (p[0], p[1])):
+        if not kept or point[1] < kept[-1][1]:
+            kept.append(point)
+    return kept
 
 
 def _front(seconds: Floats, peak: Floats, fits: Any) -> list[tuple[int, int]]:

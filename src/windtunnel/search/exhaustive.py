@@ -9,9 +9,9 @@ from math import inf
 from typing import Any, Literal, Protocol
 
 from windtunnel.projection.choices import Changes
-from windtunnel.search.examine import Examiner, Scored, Timed
+from windtunnel.search.examine import Examiner, Surveyed, Timed, undominated
 
-Task = Literal["score", "time"]
+Task = Literal["survey", "time"]
 
 
 class Spread(Protocol):
@@ -61,27 +61,29 @@ class Exhaustive:
     spread: Spread | None = None
     at_once: int = 8
     """Variants timed between two looks at what is still worth timing."""
+    run_length: int = 1
+    """Grid points scored between two looks at whether to stop."""
 
     def run(self, progress: Progress, stop: Callable[[], bool], tick: Callable[[], None]) -> None:
         """Fill ``progress``; at the end no plan of the space that fits is faster than ``progress.best``.
 
         ``stop`` is asked between items and ends the search early, without a certificate.
         """
-        rows: list[tuple[float, int, Changes, int]] = []
-        for index, scored in enumerate(self._each("score", self.examiner.space.points())):
-            _count(progress, scored)
-            rows += [(bound, index, scored.point, row) for row, bound in scored.rows]
+        rows: list[tuple[float, int, int]] = []
+        for surveyed in self._each("survey", self.examiner.grid.runs(self.run_length)):
+            _count(progress, surveyed)
+            rows += surveyed.rows
             tick()
             if stop():
                 break
         progress.phase = "exact"
-        rows.sort(key=lambda row: row[:2])
+        rows.sort()
         if self._time(rows, progress, stop, tick):
             progress.phase, progress.certified = "done", True
 
     def _time(
         self,
-        rows: list[tuple[float, int, Changes, int]],
+        rows: list[tuple[float, int, int]],
         progress: Progress,
         stop: Callable[[], bool],
         tick: Callable[[], None],
@@ -91,7 +93,7 @@ class Exhaustive:
             some = [row for row in rows[start : start + self.at_once] if row[0] < self._to_beat(progress)]
             if not some:
                 break
-            for timed in self._each("time", ((point, row) for _, _, point, row in some)):
+            for timed in self._each("time", ((number, row) for _, number, row in some)):
                 _record(progress, timed, self.examiner.top)
             tick()
             if stop():
@@ -112,7 +114,7 @@ FRONT_LIMIT = 4096
 """Points a Pareto front may hold before it is thinned."""
 
 
-def _count(progress: Progress, scored: Scored) -> None:
+def _count(progress: Progress, scored: Surveyed) -> None:
     progress.enumerated += scored.enumerated
     progress.legal += scored.legal
     progress.evaluated += scored.evaluated
@@ -123,7 +125,7 @@ def _count(progress: Progress, scored: Scored) -> None:
             progress.smallest = Plan(changes=changes, step_time=seconds, peak_device=needs)
     progress.front += scored.front
     if len(progress.front) > FRONT_LIMIT:
-        progress.front = _pareto(progress.front)
+        progress.front = undominated(progress.front)
 
 
 def _record(progress: Progress, timed: Timed, top: int) -> None:
@@ -133,15 +135,6 @@ def _record(progress: Progress, timed: Timed, top: int) -> None:
     progress.best = progress.found[0] if progress.found else None
 
 
-def _pareto(points: Iterable[tuple[float, float, Changes]]) -> list[tuple[float, float, Changes]]:
-    """Points no other beats in both numbers, fastest first."""
-    kept: list[tuple[float, float, Changes]] = []
-    for point in sorted(points, key=lambda p: (p[0], p[1])):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept
-
-
 def pareto(progress: Progress) -> list[tuple[float, float, Changes]]:
     """The front of step time (as estimated) and peak memory over every plan that fits, fastest first."""
-    return _pareto(progress.front)
+    return undominated(progress.front)

@@ -12,8 +12,8 @@ from windtunnel.job.job import Job
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.project import project
 from windtunnel.projection.result import Projection
-from windtunnel.search.examine import Vary
 from windtunnel.search.minimum import leanest
+from windtunnel.search.points import Vary
 from windtunnel.search.remedies import remedies
 
 PAIRED = 8

@@ -7,7 +7,7 @@ from typing import Any
 
 from windtunnel.errors import Fault, LegalityError
 from windtunnel.job.job import Job
-from windtunnel.search.examine import Vary
+from windtunnel.search.points import Vary
 from windtunnel.search.space import Space
 
 WORKLOAD = (

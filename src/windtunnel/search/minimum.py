@@ -9,8 +9,9 @@ from typing import Any
 from windtunnel.job.job import Job
 from windtunnel.memory.interval import residuals
 from windtunnel.projection.choices import ACTIVATION_OFFLOAD, GRAD_REDUCE, PARAM_GATHER, RECOMPUTE, Changes
-from windtunnel.search.examine import Examiner, Vary
+from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Exhaustive, Progress
+from windtunnel.search.points import Vary
 from windtunnel.search.space import default_space
 
 LEAN: dict[str, tuple[Any, ...]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from windtunnel.job.job import Job
@@ -25,6 +25,8 @@ from windtunnel.search.space import BALANCED, EVEN, LAYOUT, SCHEDULE, VIRTUAL_ST
 
 WORLD = "cluster.num_accelerators"
 TP, CP, PP, EP = (f"plan.parallel.{name}" for name in ("tp", "cp", "pp", "ep"))
+ETP = "plan.parallel.etp"
+"""Frameworks let it follow tp where a job does not say it."""
 SEQUENCE_PARALLEL = "plan.parallel.sequence_parallel"
 MICRO_BATCH = "plan.batch.micro_batch_size"
 GLOBAL_BATCH = "plan.batch.global_batch_size"
@@ -54,6 +56,14 @@ class Moves:
     space: Space
     wishes: tuple[tuple[str, Any], ...] = ()
     """Values by path that a plan gets wherever they mean something and it does not say otherwise."""
+    pinned: Changes = field(init=False)
+    """What the space leaves no choice of and the job would have otherwise: every plan says it."""
+
+    def __post_init__(self) -> None:
+        single = {axis.path: axis.values[0] for axis in self.space.axes if len(axis.values) == 1}
+        words = {path: value for path, value in single.items() if path not in (LAYOUT, SHARD_SIZE)}
+        pinned = {path: value for path, value in words.items() if path == ETP or value != own_value(self.job, path)}
+        object.__setattr__(self, "pinned", pinned)
 
     def axis(self, path: str) -> tuple[Any, ...]:
         """The values of an axis, none where the space keeps it fixed; shard sizes are what divides the replicas."""
@@ -70,9 +80,11 @@ class Moves:
 
     def value(self, at: Mapping[str, Any], path: str) -> Any:
         """What the plan has at a path."""
-        if path == LAYOUT:
-            return at.get(path, EVEN)
-        return at.get(path, own_value(self.job, path))
+        if path in at:
+            return at[path]
+        if path in self.pinned:
+            return self.pinned[path]
+        return EVEN if path == LAYOUT else own_value(self.job, path)
 
     def moved(self, at: Mapping[str, Any], changes: Mapping[str, Any]) -> Changes | None:
         """The plan with other values, and whatever must follow them; None where those values cannot hold."""
@@ -82,7 +94,7 @@ class Moves:
 
     def settled(self, at: Mapping[str, Any], changes: Mapping[str, Any]) -> Changes | None:
         """As ``moved``, but values that have no meaning beside the others give way."""
-        point = {**at, **changes}
+        point = {**self.pinned, **at, **changes}
         if changes.keys() & {TP, CP, PP, WORLD} and SHARD_SIZE not in changes:
             point.pop(SHARD_SIZE, None)
         world, tp, cp, pp = (int(self.value(point, path)) for path in (WORLD, TP, CP, PP))
@@ -100,7 +112,7 @@ class Moves:
 
     @property
     def _own(self) -> Changes:
-        paths = (SCHEDULE, VIRTUAL_STAGES, EP, "plan.parallel.etp", SEQUENCE_PARALLEL)
+        paths = (SCHEDULE, VIRTUAL_STAGES, EP, ETP, SEQUENCE_PARALLEL)
         return {path: own_value(self.job, path) for path in paths}
 
     def _set(self, point: Changes, path: str, value: Any) -> None:
@@ -115,19 +127,19 @@ class Moves:
             point.pop(LAYOUT, None)
             return
         name, virtual = str(self.value(point, SCHEDULE)), int(self.value(point, VIRTUAL_STAGES))
-        if _takes(name, virtual):
+        if takes(name, virtual):
             most = (self.job.model.num_layers + 2) // pp
             if virtual > most and VIRTUAL_STAGES not in changes:
-                fewer = [n for n in self.axis(VIRTUAL_STAGES) if n <= most and _takes(name, n)]
+                fewer = [n for n in self.axis(VIRTUAL_STAGES) if n <= most and takes(name, n)]
                 point[VIRTUAL_STAGES] = max(fewer, default=virtual)
         elif VIRTUAL_STAGES in changes and SCHEDULE not in changes:
-            able = [str(other) for other in self.axis(SCHEDULE) if _takes(str(other), virtual)]
+            able = [str(other) for other in self.axis(SCHEDULE) if takes(str(other), virtual)]
             point[SCHEDULE] = min(able, key=lambda other: (other not in _PLAIN, able.index(other)), default=name)
         else:
-            able_counts = [n for n in self.axis(VIRTUAL_STAGES) if _takes(name, n)]
+            able_counts = [n for n in self.axis(VIRTUAL_STAGES) if takes(name, n)]
             point[VIRTUAL_STAGES] = min(able_counts, default=virtual)
         uneven = self.job.model.num_layers % (pp * int(self.value(point, VIRTUAL_STAGES)))
-        if uneven and LAYOUT not in point and BALANCED in self.axis(LAYOUT):
+        if uneven and LAYOUT not in changes and BALANCED in self.axis(LAYOUT):
             point[LAYOUT] = BALANCED
 
     def _batch(self, point: Changes, changes: Mapping[str, Any], dp: int) -> bool:
@@ -142,7 +154,7 @@ class Moves:
         return True
 
     def _experts(self, point: Changes, changes: Mapping[str, Any], ranks: int) -> None:
-        ep, etp = int(self.value(point, EP)), int(self.value(point, "plan.parallel.etp"))
+        ep, etp = int(self.value(point, EP)), int(self.value(point, ETP))
         if ranks % (ep * etp) and EP not in changes:
             fewer = [n for n in self.axis(EP) if n <= ep and ranks % (n * etp) == 0]
             point[EP] = max(fewer, default=ep)
@@ -176,7 +188,8 @@ _PLAIN = ("1f1b", "interleaved_1f1b")
 """Schedules every framework has."""
 
 
-def _takes(name: str, virtual: int) -> bool:
+def takes(name: str, virtual: int) -> bool:
+    """Whether a schedule runs so many chunks a stage."""
     schedule = find(name)
     only = schedule.virtual_stages
     return virtual == only if only is not None else virtual >= schedule.min_virtual_stages

@@ -10,7 +10,7 @@ from windtunnel.job.job import Job
 from windtunnel.memory.interval import residuals
 from windtunnel.projection.choices import Changes
 from windtunnel.projection.memory import ROUNDING, project_memory
-from windtunnel.search.examine import Vary
+from windtunnel.search.points import Vary
 from windtunnel.search.trial import Outcome
 
 Write = Callable[[Changes], Changes]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import product
+from math import prod
 from typing import Any
 
 from windtunnel.job.job import Job
-from windtunnel.job.plan import Chunk, Strategy
 from windtunnel.job.recompute import spelled
 from windtunnel.projection.choices import (
     ACTIVATION_OFFLOAD,
@@ -25,9 +23,6 @@ from windtunnel.projection.choices import (
     SHARDING,
     TP_COMM,
     Changes,
-    Choice,
-    Kernels,
-    Recompute,
 )
 from windtunnel.schedule.registry import find
 
@@ -39,6 +34,8 @@ ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 """Replicas of a stage next to each other, or the stages of a replica."""
 EVEN, BALANCED = "even", "balanced"
 """What the layout axis takes beside a written layout: as the framework cuts, and by what the chunks cost."""
+PIPELINE = {path: place for place, path in enumerate(("plan.parallel.pp", SCHEDULE, VIRTUAL_STAGES, LAYOUT, ORDER))}
+"""Axes that leave the kernels of a rank alone, in the order in which they vary, the last one fastest."""
 
 VARIANT_AXES = (RECOMPUTE, DISPATCHER, TP_COMM, CP_COMM, EP_COMM, P2P, ACTIVATION_OFFLOAD)
 """Axes that change what a chunk costs and keeps, not which chunks there are."""
@@ -77,18 +74,42 @@ class Space:
         return Space(tuple(mine.values()))
 
     @property
-    def grid(self) -> tuple[Axis, ...]:
-        """Axes that decide which chunks there are and who runs them."""
-        return tuple(axis for axis in self.axes if axis.path not in INNER)
-
-    @property
     def inner(self) -> dict[str, tuple[Any, ...]]:
         return {axis.path: axis.values for axis in self.axes if axis.path in INNER}
 
-    def points(self) -> Iterator[Changes]:
-        """Every combination of the grid axes."""
-        for values in product(*(axis.values for axis in self.grid)):
-            yield dict(zip((axis.path for axis in self.grid), values, strict=True))
+    @property
+    def grid(self) -> Grid:
+        """The combinations of the axes that decide which chunks there are and who runs them."""
+        outer = [axis for axis in self.axes if axis.path not in INNER]
+        return Grid(tuple(sorted(outer, key=lambda axis: PIPELINE.get(axis.path, -1))))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Grid points by number, those with the same kernels next to each other: the last axes are those of the pipeline,
+    and the very last is the group order, which changes neither kernels nor memory."""
+
+    axes: tuple[Axis, ...]
+
+    def __len__(self) -> int:
+        return prod(len(axis.values) for axis in self.axes)
+
+    def __getitem__(self, number: int) -> Changes:
+        values = []
+        for axis in reversed(self.axes):
+            number, position = divmod(number, len(axis.values))
+            values.append((axis.path, axis.values[position]))
+        return dict(reversed(values))
+
+    def __iter__(self) -> Iterator[Changes]:
+        return map(self.__getitem__, range(len(self)))
+
+    def runs(self, most: int) -> Iterator[range]:
+        """Numbers of consecutive points, at most so many, of equal kernels."""
+        alike = prod(len(axis.values) for axis in self.axes if axis.path in PIPELINE)
+        for start in range(0, len(self), alike):
+            for first in range(start, start + alike, most):
+                yield range(first, min(first + most, start + alike))
 
 
 def default_space(job: Job) -> Space:
@@ -234,81 +255,3 @@ def _schedulable(point: Changes, pp: int, layers: int) -> bool:
     schedule = find(str(point[SCHEDULE]))
     only = schedule.virtual_stages
     return virtual == only if only is not None else virtual >= schedule.min_virtual_stages
-
-
-def kernels_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Kernels, ...]:
-    """Distinct kernels of one grid point; overlaps with nothing to hide keep the job's value."""
-    plan = job.plan
-    parallel, overlap = plan.parallel, plan.overlap
-    options = {
-        "dispatcher": (DISPATCHER, parallel.ep > 1, plan.moe.dispatcher),
-        "tp_comm": (TP_COMM, parallel.sequence_parallel, overlap.tp_comm),
-        "cp_comm": (CP_COMM, parallel.cp > 1, overlap.cp_comm),
-        "ep_comm": (EP_COMM, parallel.ep > 1, overlap.ep_comm),
-        "p2p": (P2P, plan.pipeline.virtual_stages > 1, overlap.p2p),
-        "offload": (ACTIVATION_OFFLOAD, True, plan.offload.activations),
-    }
-    values = [
-        tuple(SHARES.get(value, value) for value in inner.get(path, (own,))) if applies else (own,)
-        for path, applies, own in options.values()
-    ]
-    return tuple(Kernels(**dict(zip(options, found, strict=True))) for found in product(*values))
-
-
-SHARES: dict[Any, Any] = {"none": 0.0, "full": 1.0}
-"""The words of the job format for a share of activations on the host."""
-
-
-def recomputes_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Recompute | None, ...]:
-    """The recompute choices of one grid point that differ in what some layer re-executes, the first of equal ones;
-    the job's own where the space has none."""
-    if RECOMPUTE not in inner:
-        return (None,)
-    asked = tuple(recompute_of(value) for value in inner[RECOMPUTE])
-    return _distinct(asked, job.plan.pipeline.layout, job.model.num_mtp_layers)
-
-
-def recompute_of(value: Mapping[str, Any]) -> Recompute:
-    """A ``plan.recompute`` section as a choice."""
-    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
-    return Recompute(**fields)
-
-
-@lru_cache(maxsize=512)
-def _distinct(asked: tuple[Recompute, ...], layout: tuple[Chunk, ...], num_mtp_layers: int) -> tuple[Recompute, ...]:
-    found: dict[tuple[frozenset[str], ...], Recompute] = {}
-    for recompute in asked:
-        found.setdefault(recompute.over(layout, num_mtp_layers), recompute)
-    return tuple(found.values())
-
-
-def choices_of(job: Job, inner: Mapping[str, Sequence[Any]]) -> tuple[Choice, ...]:
-    """Distinct combinations of the choice axes for one grid point: ddp shards nothing, so it has one size and no
-    gathers; the other sizes divide dp · cp. Values that the space does not name are the job's."""
-    plan, parallel = job.plan, job.plan.parallel
-    return _choices(
-        parallel.dp * parallel.cp,
-        tuple(inner.get(SHARDING, (plan.sharding.strategy,))),
-        tuple(inner.get(SHARD_SIZE, (plan.sharding.shard_size,))),
-        tuple(inner.get(GRAD_REDUCE, (plan.overlap.grad_reduce,))),
-        tuple(inner.get(PARAM_GATHER, (plan.overlap.param_gather,))),
-        tuple(inner.get(OPTIMIZER_OFFLOAD, (plan.offload.optimizer,))),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _choices(
-    replicas: int,
-    strategies: tuple[Strategy, ...],
-    asked: tuple[Any, ...],
-    reduces: tuple[bool, ...],
-    gathers: tuple[bool, ...],
-    offloads: tuple[Any, ...],
-) -> tuple[Choice, ...]:
-    sizes = divisors(replicas) if "divisors" in asked else [size for size in asked if replicas % size == 0]
-    found: list[Choice] = []
-    for strategy in strategies:
-        shards = strategy != "ddp"
-        own = (sizes if strategy != "hsdp" else [n for n in sizes if n < replicas]) if shards else [replicas]
-        found += [Choice(strategy, *rest) for rest in product(own, reduces, gathers if shards else (False,), offloads)]
-    return tuple(found)

@@ -108,7 +108,7 @@ def _bounded(space: Space) -> None:
     """Raises FormatError for a sub-space that takes too long."""
     if sum(len(axis.values) for axis in space.axes) > MOST_VALUES:
         raise FormatError(Fault("axes", "", f"more than {MOST_VALUES} values", "name fewer at once"))
-    grid = prod(len(axis.values) for axis in space.grid)
+    grid = len(space.grid)
     plans = grid * prod(len(values) for values in space.inner.values())
     if grid > MOST_GRID or plans > MOST_PLANS:
         rule = f"{plans:,} plans of {grid:,} grid points are more than {MOST_PLANS:,} of {MOST_GRID:,}"

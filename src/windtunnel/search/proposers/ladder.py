@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from windtunnel.projection.choices import (
@@ -22,7 +22,10 @@ from windtunnel.projection.choices import (
     TP_COMM,
     Changes,
 )
-from windtunnel.search.moves import PP, Moves, spread
+from windtunnel.search.classes import degrees
+from windtunnel.search.corrected import Corrections, Features
+from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed
+from windtunnel.search.moves import PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import FREE, Proposal, Trial
@@ -33,21 +36,13 @@ Try = Generator[Sequence[Proposal], Sequence[Trial], list[Trial]]
 
 BLOCKS = 6
 """Numbers of whole layers per chunk that stand for all of them."""
-FORWARD = 1 / 3
-"""Share of a step without recomputation that is forward: a backward is two."""
 HOST = 0.04
 """Guess of what a move to the host costs. Like all prices here it decides what is tried first, nothing else."""
 
 
 def weight(value: Mapping[str, Any], chunk_layers: float = 32) -> float:
     """Guess of the share of a step that a recompute section executes again, for chunks of so many layers."""
-    policy, size = str(value.get("policy")), value.get("num_layers")
-    if policy == "block":
-        count = chunk_layers if size is None else float(size)
-        return FORWARD * min(1.0, count / chunk_layers)
-    if policy == "modules":
-        return FORWARD * len(value.get("modules", ())) / 10
-    return {"none": 0.0, "selective": FORWARD / 10, "per_op": FORWARD / 4}.get(policy, FORWARD)
+    return FORWARD * recomputed(value, chunk_layers)
 
 
 def ladder(moves: Moves) -> tuple[Changes, ...]:
@@ -55,7 +50,9 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
     recomputes = sorted((v for v in moves.axis(RECOMPUTE) if isinstance(v, Mapping)), key=weight)
     blocks = [value for value in recomputes if value.get("policy") == "block"]
     thinned = [value for value in recomputes if value not in blocks] + list(spread(blocks, BLOCKS))
-    axes = {
+    sharding = [value for value in STRATEGIES if value in moves.axis(SHARDING)]
+    axes: dict[str, list[Any]] = {
+        SHARDING: sharding if len(sharding) > 1 else [],
         RECOMPUTE: [dict(value) for value in sorted(thinned, key=weight)],
         OPTIMIZER_OFFLOAD: list(moves.axis(OPTIMIZER_OFFLOAD)),
         ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD)),
@@ -65,10 +62,15 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
     return tuple(sorted(rungs, key=price))
 
 
+STRATEGIES = {"zero1": 0.0, "hsdp": 0.0, "zero2": 0.005, "fsdp": 0.01, "zero3": 0.06}
+"""Ways of sharding from the one that sends least, and a guess of what they cost."""
+
+
 def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
     """What a rung gives up, as a guess of the share of a step."""
     on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * float(rung.get(ACTIVATION_OFFLOAD, 0.0))
-    return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host)
+    sharded = STRATEGIES.get(str(rung.get(SHARDING)), 0.0)
+    return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host) + sharded
 
 
 OVERLAPS = (GRAD_REDUCE, PARAM_GATHER, TP_COMM, CP_COMM, EP_COMM, P2P)
@@ -93,6 +95,60 @@ class Climbing(Stepwise):
         self.moves = replace(plain, wishes=(*sharded, *overlaps, *fused))
         self.rungs = ladder(self.moves)
         self.calls = 0
+        self._rungs: dict[tuple[bool, float], Sequence[Changes]] = {}
+        self.envelope = Envelope(ground.job)
+        self.corrections = Corrections()
+        self.ran: set[tuple[Any, ...]] = set()
+        """Degrees of which a plan was tried by the oracle."""
+        self.leaders: dict[tuple[Any, ...], Trial] = {}
+        """The best plan of each degrees."""
+        self._paths = tuple(axis.path for axis in self.moves.axes)
+        self._own = {path: self.moves.value({}, path) for path in (*VALUES, *self._paths)}
+
+    def tell(self, trial: Trial, *, own: bool) -> None:
+        """Whatever ran, whoever proposed it, corrects what is expected of others."""
+        if trial.outcome.step_time is not None:
+            changes = trial.changes
+            self.corrections.learn(self.features(changes), self.guess(changes), trial.outcome.step_time)
+        if trial.outcome.status not in FREE:
+            grid = degrees(self.moves, trial.changes)
+            self.ran.add(grid)
+            if isfinite(trial.rank[0]) and (grid not in self.leaders or trial.rank < self.leaders[grid].rank):
+                self.leaders[grid] = trial
+        super().tell(trial, own=own)
+
+    def guess(self, changes: Changes) -> float:
+        """Seconds of a step on the back of an envelope."""
+        return self.envelope.seconds(self._value_of(changes))
+
+    def features(self, changes: Changes) -> Features:
+        value = self._value_of(changes)
+        alone = value(TP) == 1
+        return self.corrections.features(
+            [(path, None if alone and path in WITH_TP else _kind(path, value(path))) for path in self._paths]
+        )
+
+    def cost(self, changes: Changes) -> float:
+        """The guess in accelerator-seconds: what plans of clusters of any size are compared by."""
+        return self.guess(changes) * float(self._value_of(changes)(WORLD))
+
+    def promise(self, changes: Changes) -> float:
+        """The cost, corrected by what was tried, if what was seldom tried helps."""
+        return self.cost(changes) * self.corrections.hope(self.features(changes))
+
+    def reached(self, trial: Trial) -> float:
+        """Accelerator-seconds of a step of a plan that ran."""
+        return (trial.outcome.step_time or inf) * float(self._value_of(trial.changes)(WORLD))
+
+    def hopeless(self, changes: Changes) -> bool:
+        """Whether a plan is far too large, also where the guesses of its bytes are: it is not proposed."""
+        value = self._value_of(changes)
+        needed = self.envelope.bytes_of_states(value) + self.envelope.bytes_kept(value) / 2
+        return needed > self.ground.job.cluster.accelerator.hbm_capacity
+
+    def _value_of(self, changes: Changes) -> Value:
+        own = self._own
+        return lambda path: changes[path] if path in changes else own[path]
 
     @property
     def at(self) -> Changes:
@@ -104,13 +160,16 @@ class Climbing(Stepwise):
         than a chunk has are all of them."""
         pp, chunks = (int(self.moves.value(changes, path)) for path in (PP, VIRTUAL_STAGES))
         layers = self.ground.job.model.num_layers / (pp * chunks)
-        able = [
-            rung
-            for rung in self.rungs
-            if not (pp > 1 and rung.get(ACTIVATION_OFFLOAD))
-            and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
-        ]
-        return sorted(able, key=lambda rung: price(rung, layers)) or [{}]
+        key = (pp > 1, layers)
+        if key not in self._rungs:
+            able = [
+                rung
+                for rung in self.rungs
+                if not (pp > 1 and rung.get(ACTIVATION_OFFLOAD))
+                and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
+            ]
+            self._rungs[key] = sorted(able, key=lambda rung: price(rung, layers)) or [{}]
+        return self._rungs[key]
 
     def chunks(self, pp: int) -> Changes:
         """As many chunks per stage as divide the layers: they shrink the bubble, and their hops are overlapped."""
@@ -159,3 +218,19 @@ class Climbing(Stepwise):
 
 CLIMBED = frozenset({"infeasible", "oom", "illegal"})
 """Refusals that another rung may lift: some frameworks offload under some degrees only."""
+
+
+WITH_TP = (SEQUENCE_PARALLEL, TP_COMM)
+"""What has no meaning on one rank."""
+
+
+def _kind(path: str, value: Any) -> object:
+    """A value as far as plans are alike: of recomputations the policy, of their numbers of layers none."""
+    return value.get("policy") if path == RECOMPUTE and isinstance(value, Mapping) else value
+
+
+def shown(value: Any) -> str:
+    """A value in a reason."""
+    if isinstance(value, Mapping):
+        return " ".join(str(item) for item in value.values())
+    return str(value)

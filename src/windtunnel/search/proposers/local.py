@@ -7,9 +7,11 @@ from itertools import combinations, product
 from typing import Any
 
 from windtunnel.projection.choices import ACTIVATION_OFFLOAD, OPTIMIZER_OFFLOAD, RECOMPUTE, SHARDING, Changes
+from windtunnel.search.classes import degrees
 from windtunnel.search.moves import CP, EP, MICRO_BATCH, PP, TP, WORLD
 from windtunnel.search.proposers.base import Ground, Steps
-from windtunnel.search.proposers.ladder import Climbing, Move, weight
+from windtunnel.search.proposers.ladder import Climbing, Move, shown, weight
+from windtunnel.search.proposers.ranking import Ranking
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import Trial
 
@@ -29,16 +31,20 @@ FREEING = (
     SHARDING,
 )
 """Axes that change what fits: with their moves the plan gives up as little as it can."""
-STARTS = 6
-"""Other degrees it climbs from once nothing helps around the best plan."""
+SHAPES = 12
+"""Calls for shapes of degrees that no plan has had, between two climbs."""
+STARTS = 8
+"""Best plans of their degrees that it climbs from."""
+PROMISING = 1.08
+"""Times the step of the plan it stands on that a move may take, if it does as well as it may."""
 
 
 class Local(Climbing):
-    """Starts from the best plan it was told of, or from the baseline.
+    """Starts from the best plan it was told of, or from the most promising shapes.
 
     Where several axes help on their own, their moves are also tried together before the best is taken. Without a
-    single move that helps, pairs are tried. At a summit every other combination of degrees and micro-batch is tried
-    once, and the best of those are climbed from in turn.
+    single move that helps, pairs are tried. At a summit more shapes are tried, and it climbs from the best plan of
+    degrees it has not climbed from.
     """
 
     name = "local"
@@ -46,6 +52,7 @@ class Local(Climbing):
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         self.here: Trial | None = None
+        self.ranking = Ranking(self)
 
     @property
     def at(self) -> Changes:
@@ -54,13 +61,20 @@ class Local(Climbing):
     def steps(self) -> Steps:
         if self.best is None:
             yield from self.tried([({}, "the baseline")])
-        self.here = self.best
-        yield from self._climb()
-        others = yield from self.fitted(list(self._degrees()))
-        starts = {self._structure(trial): trial for trial in sorted(others, key=_rank, reverse=True) if trial.values}
-        for start in sorted(starts.values(), key=_rank)[:STARTS]:
-            self.here = start
+            yield from self.ranking.tried(SHAPES, distinct=True)
+        if not self.leaders:
             yield from self._climb()
+        climbed = set[tuple[Any, ...]]()
+        before = -1
+        while len(climbed) < STARTS and before < self.calls:
+            before = self.calls
+            left = {grid: trial for grid, trial in self.leaders.items() if grid not in climbed}
+            if left:
+                self.here = min(left.values(), key=_rank)
+                climbed.add(degrees(self.moves, self.here.changes))
+                yield from self._climb()
+                climbed.add(degrees(self.moves, self.here.changes))
+            yield from self.ranking.tried(SHAPES, distinct=True)
 
     def _climb(self) -> Steps:
         """Rounds of moves until none helps."""
@@ -76,6 +90,9 @@ class Local(Climbing):
             if self.here is before:
                 return
 
+    def _promising(self, changes: Changes) -> bool:
+        return self.here is None or self.promise(changes) <= PROMISING * self.reached(self.here)
+
     def _moved_to(self, tried: Sequence[Trial]) -> bool:
         """Go to the best of the plans where it beats the one it stands on; whether it did."""
         best = min(tried, key=_rank, default=None)
@@ -84,18 +101,21 @@ class Local(Climbing):
             self.here = best
         return better
 
-    def _structure(self, trial: Trial) -> tuple[Any, ...]:
-        return tuple(self.moves.value(trial.changes, path) for path in (TP, CP, PP, EP))
-
     def _singles(self, rounds: int) -> Iterator[tuple[str, list[Move]]]:
         at = self.at
         for axis in self.moves.axes:
             now = self.moves.value(at, axis.path)
             made = [
-                (self.moves.moved(at, {axis.path: value}), f"round {rounds}: {axis.path} {value} instead of {now}")
+                (
+                    self.moves.moved(at, {axis.path: value}),
+                    f"round {rounds}: {axis.path} {shown(value)} instead of {shown(now)}",
+                )
                 for value in self._near(axis.path, axis.values, now)
             ]
-            yield axis.path, [(changes, reason) for changes, reason in made if changes is not None]
+            yield (
+                axis.path,
+                [(changes, reason) for changes, reason in made if changes is not None and self._promising(changes)],
+            )
 
     def _near(self, path: str, values: Sequence[Any], now: Any) -> list[Any]:
         """The values one move away: neighbours on ordered axes and on the ladder, else all others."""
@@ -123,18 +143,8 @@ class Local(Climbing):
             near = [self._near(p, self.moves.axis(p), self.moves.value(self.at, p)) for p in (one, other)]
             for a, b in product(*near):
                 changes = self.moves.moved(self.at, {one: a, other: b})
-                if changes is not None:
-                    yield changes, f"round {rounds}: {one} {a} with {other} {b}"
-
-    def _degrees(self) -> Iterator[Move]:
-        """The plan under all other degrees and micro-batches."""
-        paths = [path for path in (TP, CP, PP, EP, MICRO_BATCH) if len(self.moves.axis(path)) > 1]
-        for values in product(*(self.moves.axis(path) for path in paths)):
-            chosen = dict(zip(paths, values, strict=True))
-            changes = self.moves.moved({**self.at, **self.chunks(int(chosen.get(PP, 1)))}, chosen)
-            if changes is not None:
-                words = " ".join(f"{path.rpartition('.')[2]} {value}" for path, value in chosen.items())
-                yield changes, f"other degrees: {words}"
+                if changes is not None and self._promising(changes):
+                    yield changes, f"round {rounds}: {one} {shown(a)} with {other} {shown(b)}"
 
 
 def _rank(trial: Trial) -> tuple[float, float]:
