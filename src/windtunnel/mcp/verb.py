@@ -12,6 +12,10 @@ from windtunnel.errors import Fault, FormatError, MissingError
 LOOPBACK = "127.0.0.1"
 
 
+def _switch(text: str) -> Parameter:
+    return Parameter(negative="", show_default=False, help=text)
+
+
 def mcp(
     job: Annotated[str | None, Parameter(help="Job file; without one, callers send jobs along.")] = None,
     /,
@@ -21,6 +25,9 @@ def mcp(
         Parameter(metavar="PORT", help="Serve streamable HTTP on this port of the loopback; 0 takes a free one."),
     ] = None,
     study: Annotated[str | None, Parameter(metavar="FILE", help="Keep trials of the job in a study.")] = None,
+    json: Annotated[bool, _switch("Faults as a JSON document on stdout; all else there is the protocol.")] = False,  # noqa: ARG001
+    quiet: Annotated[bool, _switch("Do not say on stderr where it is served.")] = False,
+    no_color: Annotated[bool, _switch("No colour: there is none.")] = False,  # noqa: ARG001
 ) -> int:
     """The tools of the tuning agent for any assistant that speaks MCP: on stdin and stdout, or on a loopback port."""
     if study is not None and job is None:
@@ -36,10 +43,10 @@ def mcp(
 
         asyncio.run(over_stdio(service))
         return 0
-    return _over_http(service, http)
+    return _over_http(service, http, quiet=quiet)
 
 
-def _over_http(service: object, port: int) -> int:
+def _over_http(service: object, port: int, *, quiet: bool) -> int:
     import socket
 
     import uvicorn
@@ -57,8 +64,9 @@ def _over_http(service: object, port: int) -> int:
             Fault("--http", str(port), f"cannot listen there: {error}", "name a free port, or 0")
         ) from None
     with listening:
-        sys.stderr.write(f"serving MCP on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp\n")
-        sys.stderr.flush()
+        if not quiet:
+            sys.stderr.write(f"serving MCP on http://{LOOPBACK}:{listening.getsockname()[1]}/mcp\n")
+            sys.stderr.flush()
         app = service.server.streamable_http_app(host=LOOPBACK)
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
     return 0
