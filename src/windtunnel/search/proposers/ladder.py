@@ -24,7 +24,7 @@ from windtunnel.projection.choices import (
 )
 from windtunnel.search.classes import degrees
 from windtunnel.search.corrected import Corrections, Features
-from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed
+from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed, share
 from windtunnel.search.moves import ETP, PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
@@ -55,7 +55,7 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
         SHARDING: sharding if len(sharding) > 1 else [],
         RECOMPUTE: [dict(value) for value in sorted(thinned, key=weight)],
         OPTIMIZER_OFFLOAD: list(moves.axis(OPTIMIZER_OFFLOAD)),
-        ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD)),
+        ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD), key=share),
     }
     named = {path: values for path, values in axes.items() if values}
     rungs = (dict(zip(named, values, strict=True)) for values in product(*named.values()))
@@ -68,7 +68,7 @@ STRATEGIES = {"zero1": 0.0, "hsdp": 0.0, "zero2": 0.005, "fsdp": 0.01, "zero3": 
 
 def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
     """What a rung gives up, as a guess of the share of a step."""
-    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * float(rung.get(ACTIVATION_OFFLOAD, 0.0))
+    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * share(rung.get(ACTIVATION_OFFLOAD, 0.0))
     sharded = STRATEGIES.get(str(rung.get(SHARDING)), 0.0)
     return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host) + sharded
 
@@ -103,6 +103,8 @@ class Climbing(Stepwise):
         self.leaders: dict[tuple[Any, ...], Trial] = {}
         """The best plan of each degrees."""
         self._paths = tuple(axis.path for axis in self.moves.axes)
+        self.trading = frozenset(self._paths if not ground.by_time else (WORLD,))
+        """Axes along which a slower step, or one that costs more accelerators, may be the better plan."""
         self._own = {path: self.moves.value({}, path) for path in (*VALUES, *self._paths)}
 
     def tell(self, trial: Trial, *, own: bool) -> None:
@@ -142,6 +144,8 @@ class Climbing(Stepwise):
 
     def hopeless(self, changes: Changes) -> bool:
         """Whether a plan is far too large, also where the guesses of its bytes are: it is not proposed."""
+        if any(path.startswith("cluster.") and path != WORLD for path in self._paths):
+            return False
         value = self._value_of(changes)
         needed = self.envelope.bytes_of_states(value) + self.envelope.bytes_kept(value) / 2
         return needed > self.ground.job.cluster.accelerator.hbm_capacity
@@ -171,7 +175,7 @@ class Climbing(Stepwise):
             able = [
                 rung
                 for rung in self.rungs
-                if not (pp > 1 and rung.get(ACTIVATION_OFFLOAD))
+                if not (pp > 1 and share(rung.get(ACTIVATION_OFFLOAD, 0.0)))
                 and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
             ]
             self._rungs[key] = sorted(able, key=lambda rung: price(rung, layers)) or [{}]

@@ -90,8 +90,11 @@ class Local(Climbing):
             if self.here is before:
                 return
 
-    def _promising(self, changes: Changes) -> bool:
-        return self.here is None or self.promise(changes) <= PROMISING * self.reached(self.here)
+    def _promising(self, changes: Changes, *paths: str) -> bool:
+        """Whether a plan that is changed at these paths is worth a call."""
+        if self.here is None or self.trading & set(paths):
+            return True
+        return self.promise(changes) <= PROMISING * self.reached(self.here)
 
     def _moved_to(self, tried: Sequence[Trial]) -> bool:
         """Go to the best of the plans where it beats the one it stands on; whether it did."""
@@ -114,7 +117,11 @@ class Local(Climbing):
             ]
             yield (
                 axis.path,
-                [(changes, reason) for changes, reason in made if changes is not None and self._promising(changes)],
+                [
+                    (changes, reason)
+                    for changes, reason in made
+                    if changes is not None and self._promising(changes, axis.path)
+                ],
             )
 
     def _near(self, path: str, values: Sequence[Any], now: Any) -> list[Any]:
@@ -143,7 +150,7 @@ class Local(Climbing):
             near = [self._near(p, self.moves.axis(p), self.moves.value(self.at, p)) for p in (one, other)]
             for a, b in product(*near):
                 changes = self.moves.moved(self.at, {one: a, other: b})
-                if changes is not None and self._promising(changes):
+                if changes is not None and self._promising(changes, one, other):
                     yield changes, f"round {rounds}: {one} {shown(a)} with {other} {shown(b)}"
 
 

@@ -27,7 +27,8 @@ PROMISING = 1.01
 DISTINCT = 16
 """Calls for shapes of different degrees."""
 SHAPES = 12
-"""Calls for the shapes that are then expected to be best, whatever their degrees."""
+"""Calls for the shapes that are then expected to be best, whatever their degrees; and between later sweeps, for more
+degrees."""
 WITHIN = 1.08
 """Times the best objective within which a plan of other degrees is swept around too."""
 CALLS = 60
@@ -56,8 +57,8 @@ class Seed(Climbing):
         yield from self.ranking.tried(DISTINCT, distinct=True)
         before = -1
         while before < self.calls < CALLS:
-            before = self.calls
-            yield from self.ranking.tried(SHAPES, distinct=False)
+            first, before = before < 0, self.calls
+            yield from self.ranking.tried(SHAPES, distinct=not first)
             while self.calls < CALLS and (here := self._unswept()) is not None:
                 yield from self._sweeps(here)
 
@@ -84,7 +85,7 @@ class Seed(Climbing):
         found: list[Move] = []
         for value in self.moves.axis(path):
             changes = self.moves.moved(at, {path: value}) if value != now else None
-            if changes is not None and self.promise(changes) <= limit:
+            if changes is not None and (path in self.trading or self.promise(changes) <= limit):
                 found.append((changes, f"sweep {path}: {shown(value)} instead of {shown(now)}"))
         if path == RECOMPUTE:
             lighter = [move for move in found if weight(move[0][path]) < weight(now)]
