@@ -12,19 +12,21 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from windtunnel.catalog.jobs import job_from_mapping
+from windtunnel.catalog.pilots import eager_software
 from windtunnel.catalog.profiles import read_profile
 from windtunnel.job.job import Job
 from windtunnel.measure.harness import Bench
 from windtunnel.measure.plan import tasks_of
+from windtunnel.measure.ratios import write_ratios
 from windtunnel.measure.session import session
 from windtunnel.measure.suite import suite
 from windtunnel.measure.torch.device import clock, prepare
+from windtunnel.measure.torch.peak import peak
 from windtunnel.measure.torch.pilot import Pilot
 from windtunnel.projection.measured import project_measured
-from windtunnel.projection.pilot_memory import PilotPeak, anchored_memory, residuals
+from windtunnel.projection.pilot_memory import anchored_on_pilots
+from windtunnel.projection.pilots import pilot
 from windtunnel.projection.project import project
 from windtunnel.report.measuring import result_line
 from windtunnel.units import human_bytes, human_seconds
@@ -78,9 +80,10 @@ def main(arguments: list[str]) -> int:
     accelerator = CPU if small else asked.accelerator
     bench = Bench(device=asked.device, threads=1 if small else None)
     _measure(suite("smoke" if small else asked.suite), asked.out, bench, SUITE_BUDGET)
-    job = stack(4 if small else asked.layers, accelerator, small=small)
+    job = stack(6 if small else asked.layers, accelerator, small=small)
     _measure(tasks_of(job), asked.out, bench, STACK_BUDGET)
-    _report(job, stack(2, accelerator, small=small), asked.out, asked.device)
+    write_ratios(job, asked.out, 0)
+    _report(job, asked.out, asked.device)
     return 0
 
 
@@ -89,33 +92,42 @@ def _measure(tasks: Any, out: str, bench: Bench, budget: float) -> None:
         sys.stderr.write(result_line(result) + "\n")
 
 
-def _report(job: Job, shorter: Job, out: str, device: str) -> None:
-    """A real step of the stack against its projection, and its peak against one anchored on the shorter stack."""
+def _report(job: Job, out: str, device: str) -> None:
+    """A real step of the stack against its projection, and its peak against one anchored on pilots of two and four
+    layers."""
     prepare(device, 1 if device == "cpu" else None)
-    pilot = Pilot(job, clock(device))
+    whole = pilot(job, job.model.num_layers, eager_software())
+    profile = read_profile(out)
+    real = peak(lambda: _steps(whole, device), device)
+    trained = Pilot(whole, clock(device))
     for _ in range(3):
-        pilot.step()
-    taken = statistics.median(pilot.seconds() for _ in range(STEPS))
-    projected, _ = project_measured(job, read_profile(out))
-    simulated = project(job)
+        trained.step()
+    taken = statistics.median(trained.seconds() for _ in range(STEPS))
+    projected, _ = project_measured(job, profile)
     print(f"step: real {human_seconds(taken)}")
-    for name, step in (("with the profile", projected.step_time), ("simulated", simulated.step_time)):
+    for name, step in (("with the profile", projected.step_time), ("simulated", project(job).step_time)):
         print(f"  {name}: {human_seconds(step)} ({100 * (step / taken - 1):+.1f} %)")
-    if device == "cpu":
+    counted = project(whole).memory
+    anchored = anchored_on_pilots(job, counted, profile, eager_software())
+    print(f"peak: real {human_bytes(real.allocated)} allocated, {human_bytes(real.reserved)} reserved")
+    print(f"  counted: {_compared(counted.peak.allocated, real.allocated)} allocated")
+    if anchored is None:
+        print("  no pilot was weighed within the budget")
         return
-    real = pilot.peak()
-    del pilot
-    torch.cuda.empty_cache()
-    of_shorter = Pilot(shorter, clock(device))
-    of_shorter.step()
-    peak = of_shorter.peak()
-    found = residuals(PilotPeak(allocated=peak.allocated, reserved=peak.reserved), project(shorter).memory)
-    anchored = anchored_memory(projected.memory, found)
-    print(f"peak allocated: real {human_bytes(real.allocated)}")
-    counted = projected.memory.peak.allocated
-    for name, size in (("counted", counted), ("anchored", counted + found.live_excess)):
-        print(f"  {name}: {human_bytes(size)} ({100 * (size / real.allocated - 1):+.1f} %)")
-    print(f"  upper bound on the device: {human_bytes(anchored.upper)}")
+    point = counted.peak.allocated + anchored.live_excess
+    print(f"  anchored on pilots: {_compared(point, real.allocated)} allocated, ", end="")
+    print(f"{_compared(point + anchored.framework_overhead, real.reserved)} reserved")
+
+
+def _steps(job: Job, device: str) -> None:
+    """Two steps: the first makes the optimizer's state."""
+    trained = Pilot(job, clock(device))
+    trained.step()
+    trained.step()
+
+
+def _compared(size: float, real: float) -> str:
+    return f"{human_bytes(size)} ({100 * (size / real - 1):+.1f} %)"
 
 
 if __name__ == "__main__":

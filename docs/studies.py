@@ -1,5 +1,8 @@
 """Writes the tables of docs/studies.md: python docs/studies.py [TABLE…] [--keep FOLDER]. An hour of one core; every
 figure is seeded. What is worked out is kept in the folder, and taken from there by the next run.
+
+The rows of the tuning agent need windtunnel[agent]; its recorded conversation is docs/conversation.jsonl, written by
+python docs/studies.py record.
 """
 
 from __future__ import annotations
@@ -17,8 +20,15 @@ from statistics import NormalDist, median
 from time import perf_counter
 from typing import Any
 
+from windtunnel.agent.bench import Bench
+from windtunnel.agent.journal import Journal
+from windtunnel.agent.llm import Llm
+from windtunnel.agent.models import model_of
+from windtunnel.agent.recorded import Recorded
+from windtunnel.agent.thinking import Mind
+from windtunnel.agent.words import Secrets
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.jobs import load_job, read_source
 from windtunnel.job.job import Job
 from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
@@ -33,10 +43,14 @@ from windtunnel.search.space import EVEN, LAYOUT, default_space
 from windtunnel.search.study import Study
 from windtunnel.search.trial import FREE, Outcome
 from windtunnel.store.journal import InMemory
+from windtunnel.store.notebook import Loose
 
 ROOT = Path(__file__).resolve().parent
 PAGE = ROOT / "studies.md"
-CASE = str(ROOT.parent / "examples" / "mixtral-8x22b-32-mi355x.yaml")
+CASE = read_source(ROOT.parent / "examples" / "mixtral-8x22b-32-mi355x.yaml")[0]
+CONVERSATION = ROOT / "conversation.jsonl"
+MODELS = {"llm": "scripted:expert", "recorded": f"replay:{CONVERSATION}"}
+"""Proposers that are a model: a policy that uses the tools, and what it said in world 0 said again in every world."""
 SPACES = [
     ("llama3.1-8b", "h100-sxm-80gb", 8, 4096, 64, "megatron-core"),
     ("llama3.1-8b", "h100-sxm-80gb", 16, 8192, 128, "megatron-core"),
@@ -115,7 +129,26 @@ def certified(place: Place, top: int = 10) -> Progress:
     return progress
 
 
-def studied(place: Place, names: str, calls: int, oracle: Any = None, plans: list[Plan] | None = None) -> list[float]:
+def assistant(
+    place: Place, ground: Ground, model: str, left: Callable[[], float], oracle: Any, notebook: Loose | None
+) -> Llm:
+    """The tuning agent with a scripted or recorded model."""
+    name = "simulated" if oracle is None else oracle.name
+    bench = Bench(job=ground.job, space=ground.space, load=place.vary, vary=place.vary,
+                  goal=goal(["throughput"], ground.job), oracle=name, left=left)  # fmt: skip
+    kept, secrets = notebook or Loose(), Secrets({})
+    mind = Mind(Recorded(model_of(model, secrets), model, kept, secrets, 3600.0), bench)
+    return Llm(ground, mind, bench, Journal(kept, secrets), sys.stderr.write)
+
+
+def studied(
+    place: Place,
+    names: str,
+    calls: int,
+    oracle: Any = None,
+    plans: list[Plan] | None = None,
+    notebook: Loose | None = None,
+) -> list[float]:
     """The best step time after each call; infinite before any plan ran."""
     job = place.vary({})
     space = default_space(job)
@@ -124,17 +157,20 @@ def studied(place: Place, names: str, calls: int, oracle: Any = None, plans: lis
     def written(changes: Mapping[str, Any]) -> dict[str, Any]:
         return examiner.written(dict(changes)) or examiner.written({**changes, LAYOUT: EVEN}) or dict(changes)
 
-    make: Callable[[str], Any] = lambda name: (  # noqa: E731
-        Certified(ground, lambda: plans or []) if name == "exhaustive" else PROPOSERS[name](ground)
-    )
+    def make(name: str) -> Any:
+        if name in MODELS:
+            return assistant(place, ground, MODELS[name], lambda: study.most_calls - study.calls, oracle, notebook)
+        return Certified(ground, lambda: plans or []) if name == "exhaustive" else PROPOSERS[name](ground)
+
     study = Study(
-        proposers=[make(name) for name in names.split("+")],
+        proposers=(),
         oracle=oracle or Projecting(projected=project),
         screen=Screen(vary=place.vary, write=written),
         goal=goal(["throughput"], job),
         journal=InMemory(job_to_mapping),
         most_calls=calls,
     )
+    study.proposers = [make(name) for name in names.split("+")]
     study.run(lambda: False, lambda: None)
     curve, best, seen = [], inf, set[str]()
     for trial in study.trials:
@@ -189,11 +225,21 @@ class Cluster(Projecting):
         return Outcome(status="ok", step_time=found.step_time * exp(SPREAD * hidden), peak_device=peak)
 
 
-def one_world(world: int) -> dict[str, list[float]]:
-    """Step times after 12, 30, 60 calls by proposer, over the best that any of them ever found."""
+def record() -> None:
+    """Keep what the scripted model proposes in world 0."""
+    notebook = Loose()
+    studied(Place(CASE), "llm", max(CALLS), Cluster(0), notebook=notebook)
+    said = [json.loads(message.response)[0] for message in notebook.messages]
+    proposals = [answer for answer in said if any(part.get("tool_name") == "propose" for part in answer["parts"])]
+    lines = [json.dumps({"response": {"kind": "response", "parts": answer["parts"]}}) for answer in proposals]
+    CONVERSATION.write_text("\n".join(lines) + "\n")
+
+
+def one_world(world: int, plans: list[Plan]) -> dict[str, list[float]]:
+    """Step times after 12, 30, 60 calls by proposer, over the best that any of them ever found; ``plans`` are the
+    model's first."""
     place = Place(CASE)
-    plans = certified(place, top=60).found
-    names = ("seed", "local", "random", "seed+local", "exhaustive")
+    names = ("seed", "local", "random", "seed+local", "exhaustive", "llm", "recorded")
     curves = {name: studied(place, name, 60, Cluster(world), plans) for name in names}
     long = studied(place, "exhaustive+local", 250, Cluster(world), plans)[-1]
     best = min(long, *(curve[-1] for curve in curves.values()))
@@ -270,7 +316,8 @@ def held_out_table(kept: Kept) -> list[str]:
 
 
 def world_table(kept: Kept) -> list[str]:
-    worlds = [answer() for answer in [kept.start(one_world, world) for world in range(WORLDS)]]
+    plans = certified(Place(CASE), top=60).found
+    worlds = [answer() for answer in [kept.start(one_world, world, plans) for world in range(WORLDS)]]
     rows = []
     for name in worlds[0]:
         middle = [_percent(median(world[name][k] for world in worlds)) for k in range(len(CALLS))]
@@ -292,6 +339,9 @@ TABLES = {"case": case_table, "worlds": world_table, "spaces": space_table, "hel
 
 
 def main(words: list[str]) -> None:
+    if words == ["record"]:
+        record()
+        return
     folder = Path(words[words.index("--keep") + 1]) if "--keep" in words else None
     with ProcessPoolExecutor(2) as pool:
         for name in [word for word in words if word in TABLES] or TABLES:

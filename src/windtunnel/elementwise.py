@@ -1,4 +1,4 @@
-"""Larger and smaller of two values that may be numbers or arrays, without asking which."""
+"""Larger and smaller of two values that may be numbers or arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ TINY = 1e-30
 """Less than any number of seconds or bytes: divided by at least this, a share of nothing is 0."""
 
 
+SCALAR = (float, int)
+
+
 def maximum(a: Number, b: Number) -> Number:
-    return (a + b + abs(a - b)) / 2
+    if isinstance(a, SCALAR) and isinstance(b, SCALAR):
+        return max(a, b)
+    from numpy import maximum as larger  # loaded already: one of the two is an array
+
+    return larger(a, b)
 
 
 def minimum(a: Number, b: Number) -> Number:
-    return (a + b - abs(a - b)) / 2
+    if isinstance(a, SCALAR) and isinstance(b, SCALAR):
+        return min(a, b)
+    from numpy import minimum as smaller
+
+    return smaller(a, b)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +53,6 @@ def test_twenty_jobs_give_the_same_table(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_costs_its_row() -> None:
-    import signal
-
     from windtunnel.cli.spread import Lost, on_ray
 
     def deadly(number: int) -> int:
@@ -71,3 +71,17 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
     assert done.returncode == 2
     assert "--address" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_portfolio_tells_what_it_has(tmp_path: Path) -> None:
+    job = str(ROOT / "examples" / "llama3.1-8b-8-h100-fsdp2.yaml")
+    places = ("--across", "cluster.num_accelerators=4,8,16")
+    words = ["portfolio", job, *places, "--proposer", "seed,local", "--calls", "100000", "--workers", "1", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True) as process:
+        time.sleep(20)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    document = json.loads(out)
+    assert document["interrupted"]
+    assert len(document["rows"]) == 3

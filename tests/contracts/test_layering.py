@@ -30,6 +30,7 @@ FIRST_FLOOR_OF_OTHERS = 7
 """Third-party packages are imported from this floor up."""
 
 ARRAYS_AND_SOLVERS = {
+    ("elementwise", "elementwise.py"): "numpy",
     ("projection", "compose.py"): "numpy",
     ("projection", "batch.py"): "numpy",
     ("projection", "batch_memory.py"): "numpy",

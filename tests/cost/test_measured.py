@@ -116,3 +116,37 @@ def test_ops_side_by_side(make_job):
     rows = compare_ops(job, simulated_source(job), job, source, 0)
     assert all(row.measured == pytest.approx(2 * row.simulated) for row in rows if row.evidence == "measured")
     assert rows[0].measured == max(row.measured for row in rows)
+
+
+def test_what_a_backward_executes_again_takes_what_it_was_measured_to_take(make_job):
+    job = make_job({"plan.recompute": {"policy": "full"}})
+    layer = next(unit for unit, _ in units(job, job.plan.pipeline.layout[0]) if unit.layer is not None)
+    sized = sizes(job, layer)
+    plain = [(unit_key(sized, "forward"), 1.0), (unit_key(sized, "backward"), 2.0)]
+    forward, measured = (
+        project(job, measured_source(job, profile(entries)))
+        for entries in (plain, [*plain, (unit_key(sized, "backward", again=layer.recompute), 2.7)])
+    )
+    times = job.model.num_layers * forward.num_microbatches
+    assert forward.time.recompute == pytest.approx(1.0 * times)
+    assert measured.time.recompute == pytest.approx(0.7 * times)
+    assert measured.time.compute == pytest.approx(forward.time.compute)
+
+
+def test_other_group_sizes_keep_the_catalogs_ratio_to_what_was_measured(make_job):
+    job = make_job()
+    before = {(fit.op, fit.ranks): fit for fit in job.cluster.scale_up.fits}
+    pair = before["all_gather", 2]
+    twice = [  # a link that takes twice as long for everything
+        (
+            collective_key("all_gather", 2, 2, size),
+            2 * (pair.latency + pair.root * size**0.5 + size / 2 / pair.bandwidth),
+        )
+        for size in (2.0**16, 2.0**20, 2.0**28)
+    ]
+    after = {(fit.op, fit.ranks): fit for fit in anchored(job, profile(twice)).cluster.scale_up.fits}
+    ratio = before["all_gather", 8].bandwidth / after["all_gather", 8].bandwidth
+    assert ratio == pytest.approx(2, rel=0.05)
+    assert after["all_gather", 8].latency > 1.2 * before["all_gather", 8].latency
+    assert after["all_reduce", 8] == before["all_reduce", 8]
+    assert after.keys() == before.keys()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from jobs import job_of
-from ranks import profile_of
+from ranks import Block, profile_of, slowed_by_traffic
 
 from windtunnel.projection.measured import project_measured
 from windtunnel.projection.project import project
@@ -33,21 +33,16 @@ class Summary:
     ordered: float
 
 
-def rows(truth, samples) -> list[Row]:
-    """Every configuration, real steps at the median pace of all that was timed."""
-    middle = statistics.median(pace for series in (*truth.values(), *samples.values()) for _, pace in series)
-    profile = profile_of(at_pace(samples, middle))
+def rows(blocks: dict[tuple[str, str], list[Block]]) -> list[Row]:
+    """Every configuration: the median real step, and that step times the median ratio of projection to step."""
+    slowed = slowed_by_traffic(blocks)
     found = []
-    for name, series in at_pace(truth, middle).items():
+    for name, series in blocks.items():
         job = job_of(*name)
-        step = project_measured(job, profile)[0].step_time
-        found.append(Row(name, statistics.median(s for s, _ in series), step, project(job).step_time))
+        ratios = [project_measured(job, profile_of(each.samples, slowed))[0].step_time / each.real for each in series]
+        real = statistics.median(each.real for each in series)
+        found.append(Row(name, real, real * statistics.median(ratios), project(job).step_time))
     return found
-
-
-def at_pace(timed, middle: float):
-    """Samples as they would have been at one pace."""
-    return {key: [(seconds / pace * middle, middle) for seconds, pace in series] for key, series in timed.items()}
 
 
 def summary(found: list[Row], which: str) -> Summary:

@@ -1,12 +1,14 @@
-"""Two ranks that take turns: a real training step of every configuration, then every measurement, round by round.
+"""Two ranks, block by block: a real training step of a configuration, all its measurements, and the step again.
 
 A measurement runs one unit, optimizer or collective. Units run on each rank for itself, so each has a co-runner on
-the other core, as in training; nothing of a training step of two ranks is timed for the profile.
+the other core, as in training; nothing of a training step of two ranks is timed for the profile. A block takes seconds,
+so that whatever else the machine does meets both alike; what counts is the ratio of projection and step in a block.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
 import sys
@@ -14,8 +16,10 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,7 +32,7 @@ from truth import trainer
 
 from windtunnel.cost.anchor import SLOWDOWN
 from windtunnel.cost.profile import Key, Profile
-from windtunnel.cost.profile_keys import calibration_key, unit_key
+from windtunnel.cost.profile_keys import calibration_key, gathered_by_unit, unit_key
 from windtunnel.cost.simulated import simulated_source
 from windtunnel.measure.statistics import entry
 from windtunnel.measure.torch.clock import Clock
@@ -43,30 +47,35 @@ LEAST = 0.15
 
 BESIDE = tuple(calibration_key(name) for name in ("compute", "traffic", "both"))
 
-PACE = torch.randn(384, 384)
+Samples = dict[Key, float]
+Measurement = Callable[[], Samples]
 
 
-def pace() -> float:
-    """Seconds of a fixed piece of work, both ranks at once: what the machine is worth at this moment."""
-    dist.barrier()
-    start = time.perf_counter()
-    for _ in range(24):
-        PACE @ PACE
-    return latest(time.perf_counter() - start)
+@dataclass(frozen=True)
+class Block:
+    """Seconds of a real step, the mean of one before and one after, and what was measured between them."""
+
+    real: float
+    samples: Samples
 
 
 def timed(step: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """Seconds of one call, the longer of what both ranks took."""
+    dist.barrier()
     start = time.perf_counter()
     step()
-    return time.perf_counter() - start
+    return latest(time.perf_counter() - start)
 
 
 def first_alone(step: Callable[[], object]) -> float:
     """Seconds of one call on the first rank while the other one waits."""
-    seconds = timed(step) if dist.get_rank() == 0 else 0.0
     dist.barrier()
-    return latest(seconds)
+    start = time.perf_counter()
+    if dist.get_rank() == 0:
+        step()
+    seconds = time.perf_counter() - start
+    dist.barrier()
+    return latest(seconds) if dist.get_rank() == 0 else latest(0.0)
 
 
 def latest(seconds: float) -> float:
@@ -76,52 +85,97 @@ def latest(seconds: float) -> float:
     return both.item()
 
 
-Measurement = Callable[[], dict[Key, float]]
+def average(seconds: float) -> float:
+    """The mean of what both ranks took."""
+    both = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(both)
+    return both.item() / 2
 
 
-def measurements() -> list[Measurement]:
-    """What projecting the configurations asks for, each key once."""
-    clock = Clock()
-    units, optimizers, collectives = {}, {}, {}
-    for configuration in (*CONFIGURATIONS, *PILOTED):
-        job = job_of(*configuration)
+class Kernels:
+    """What is measured, made once for all configurations that need it."""
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self._made: dict[object, Any] = {}
+
+    def of(self, configuration: tuple[str, str]) -> list[Measurement]:
+        """All that projecting a configuration asks for: units beside each other and alone, optimizer, collectives."""
+        job, pilot = job_of(*configuration), configuration in PILOTED
         source = simulated_source(job)
         wanted = asked(job, source, source.placements)
-        units |= {sizes(job, unit): None for unit in wanted.units}
-        optimizers |= wanted.optimizers
-        collectives |= wanted.collectives
-    beside = BesideTraffic(8e6, clock)
-    kernels = {sized: UnitKernel(sized, clock) for sized in units}
-    return [
-        *(partial(_unit, sized, kernel) for sized, kernel in kernels.items()),
-        *(partial(_alone, sized, kernel) for sized, kernel in kernels.items()),
-        *(partial(_one, key, OptimizerKernel(_name(key), count, clock)) for key, count in optimizers.items()),
-        *(partial(_one, key, CollectiveKernel(_name(key), size, clock)) for key, size in collectives.items()),
-        lambda: dict(zip(BESIDE, beside.run(), strict=True)),
-    ]
+        found: list[Measurement] = []
+        for unit in wanted.units:
+            sized = sizes(job, unit)
+            if gathered_by_unit(job):
+                found.append(partial(_gathered, sized, self._once("gathered", sized)))
+                continue
+            found += [] if pilot else [partial(_unit, sized, self._once("unit", sized))]
+            found += [partial(_alone, sized, self._once("unit", sized))] if pilot or job.plan.parallel.pp > 1 else []
+        found += [partial(_one, key, self._once("optimizer", (key, count))) for key, count in wanted.optimizers.items()]
+        found += [partial(_one, key, self._once("network", (key, size))) for key, size in wanted.collectives.items()]
+        if job.plan.overlap.grad_reduce:
+            found.append(self._once("beside", 0))
+        return found
+
+    def _once(self, kind: str, what: Any) -> Any:
+        if (kind, what) not in self._made:
+            self._made[kind, what] = self._make(kind, what)
+        return self._made[kind, what]
+
+    def _make(self, kind: str, what: Any) -> Any:
+        if kind in ("unit", "gathered"):
+            return UnitKernel(what, self._clock, whole=kind == "unit")
+        if kind == "beside":
+            beside = BesideTraffic(8e6, self._clock)
+            return lambda: dict(zip(BESIDE, beside.run(), strict=True))
+        name = what[0].op.partition("/")[2]
+        made = OptimizerKernel if kind == "optimizer" else CollectiveKernel
+        return made(name, what[1], self._clock)
 
 
-def _name(key: Key) -> str:
-    return key.op.partition("/")[2]
-
-
-def _unit(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
-    """With a co-runner, the other rank; ranks that wait for each other are as slow as the slower one."""
-    return {unit_key(sized, phase, 1): latest(value) for phase, value in kernel.run(LEAST).items()}
-
-
-def _alone(sized: Sizes, kernel: UnitKernel) -> dict[Key, float]:
-    """One rank after the other, the other one waiting."""
-    for turn in (0, 1):
-        dist.barrier()
-        if turn == dist.get_rank():
-            found = {unit_key(sized, phase, 0): value for phase, value in kernel.run(LEAST).items()}
+def _unit(sized: Sizes, kernel: UnitKernel) -> Samples:
+    """With a co-runner, the other rank. Ranks that wait for each other inside a layer are as slow as the slower one;
+    those that meet at the end of a step take what they take on average."""
     dist.barrier()
-    return found
+    both = latest if sized.tp > 1 else average
+    return {unit_key(sized, phase, 1): both(value) for phase, value in kernel.run(LEAST).items()}
 
 
-def _one(key: Key, kernel: CollectiveKernel | OptimizerKernel) -> dict[Key, float]:
-    return {key: kernel.run(8)}
+def _gathered(sized: Sizes, kernel: UnitKernel) -> Samples:
+    """As ``_unit``, under FSDP in a group of one. Ranks wait for each other at every unit, so the slower one counts
+    every time."""
+    rounds: list[Samples] = []
+    while not rounds or sum(sum(found.values()) for found in rounds) < LEAST:
+        dist.barrier()
+        found = kernel.run()
+        rounds.append({unit_key(sized, phase, 1, sharded=True): latest(value) for phase, value in found.items()})
+    return {key: statistics.mean(found[key] for found in rounds) for key in rounds[0]}
+
+
+def _alone(sized: Sizes, kernel: UnitKernel) -> Samples:
+    """The first rank, the other one waiting."""
+    dist.barrier()
+    passes = (
+        ("forward", "backward", "grad_input", "grad_weight") if sized.kind != "embedding" else ("forward", "backward")
+    )
+    found = kernel.run(LEAST) if dist.get_rank() == 0 else dict.fromkeys(passes, 0.0)
+    dist.barrier()
+    return {unit_key(sized, phase, 0): latest(value) for phase, value in found.items()}
+
+
+def _one(key: Key, kernel: CollectiveKernel | OptimizerKernel) -> Samples:
+    dist.barrier()
+    return {key: latest(kernel.run(8))}
+
+
+def block(step: Callable[[], object], pieces: list[Measurement], how: Callable[..., float]) -> Block:
+    """One block of a configuration."""
+    before = how(step)
+    samples: Samples = {}
+    for piece in pieces:
+        samples |= piece()
+    return Block((before + how(step)) / 2, samples)
 
 
 def rank(index: int, folder: str, rounds: int) -> None:
@@ -129,57 +183,52 @@ def rank(index: int, folder: str, rounds: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=index, world_size=2)
-    steps = {configuration: trainer(job_of(*configuration)) for configuration in (*CONFIGURATIONS, *PILOTED)}
-    measured = measurements()
+    every = [named for named in (*CONFIGURATIONS, *PILOTED) if ONLY in "/".join(named)]
+    steps = {configuration: trainer(job_of(*configuration)) for configuration in every}
+    kernels = Kernels()
+    pieces = {configuration: kernels.of(configuration) for configuration in every}
     gc.disable()
-    truth, profile = defaultdict(list), defaultdict(list)
+    blocks: dict[tuple[str, str], list[Block]] = defaultdict(list)
     shuffled = random.Random(7)
     begin = time.perf_counter()
     for number in range(rounds + 1):
-        order: list = [*steps.items(), *measured]
+        order = list(every)
         shuffled.shuffle(order)
-        before = pace()
-        for item in order:
-            dist.barrier()
-            if callable(item):
-                taken = item()
-            elif item[0] in PILOTED:
-                taken = {item[0]: first_alone(item[1])}
-            else:
-                taken = {item[0]: latest(timed(item[1]))}
-            after = pace()
-            into = profile if callable(item) else truth
-            for name, seconds in taken.items():
-                into[name].append((seconds, (before + after) / 2))
-            before = after
+        for configuration in order:
+            shuffled.shuffle(pieces[configuration])
+            how = first_alone if configuration in PILOTED else timed
+            blocks[configuration].append(block(steps[configuration], pieces[configuration], how))
         gc.collect()
         if index == 0:
             print(f"round {number} of {rounds}: {time.perf_counter() - begin:.0f} s", flush=True)
-    torch.save((dict(truth), dict(profile)), f"{folder}/{index}.pt")
+    if index == 0:
+        torch.save(dict(blocks), f"{folder}/blocks.pt")
     dist.destroy_process_group()
 
 
-def run(folder: Path, rounds: int):
-    """Step seconds by configuration and samples by key of both ranks, the first round left out as warm-up."""
+ONLY = os.environ.get("WINDTUNNEL_HYBRID_ONLY", "")
+"""Part of the names of the configurations to run; all of them without it."""
+
+
+def run(folder: Path, rounds: int) -> dict[tuple[str, str], list[Block]]:
+    """Blocks by configuration, the first round left out as warm-up."""
     mp.spawn(rank, args=(str(folder), rounds), nprocs=2)
-    both = [torch.load(folder / f"{index}.pt", weights_only=False) for index in (0, 1)]
-    truth = {name: samples[1:] for name, samples in both[0][0].items()}
-    samples = {key: both[0][1][key][1:] + both[1][1][key][1:] for key in both[0][1]}
-    return truth, samples
+    found = torch.load(folder / "blocks.pt", weights_only=False)
+    return {name: blocks[1:] for name, blocks in found.items()}
 
 
-def steadied(samples) -> list[float]:
-    """Seconds at the median pace: each sample by the pace around it, so that drift of the machine cancels."""
-    middle = statistics.median(pace for _, pace in samples)
-    return [seconds / pace * middle for seconds, pace in samples]
-
-
-def profile_of(samples) -> Profile:
-    """Medians and percentiles of steadied samples, and what traffic costs compute, from the medians of both."""
-    series = {key: steadied(values) for key, values in samples.items()}
-    series[calibration_key(SLOWDOWN)] = [slowdown(list(zip(*(series.pop(key) for key in BESIDE), strict=True)))]
-    entries = tuple(entry(key, values) for key, values in series.items())
+def profile_of(samples: Samples, slowed: float) -> Profile:
+    """The profile of a block; ``slowed``: seconds compute loses for every second of traffic beside it."""
+    figures = {key: seconds for key, seconds in samples.items() if key not in BESIDE}
+    figures[calibration_key(SLOWDOWN)] = slowed
+    entries = tuple(entry(key, [seconds]) for key, seconds in figures.items())
     return Profile(device=(("name", "cpu-core"),), software=(), method=(), entries=entries)
+
+
+def slowed_by_traffic(blocks: dict[tuple[str, str], list[Block]]) -> float:
+    """From the medians over all blocks of compute alone, traffic alone and both."""
+    series = [each.samples for found in blocks.values() for each in found if BESIDE[0] in each.samples]
+    return slowdown([tuple(samples[key] for key in BESIDE) for samples in series]) if series else 1e-6
 
 
 if __name__ == "__main__":

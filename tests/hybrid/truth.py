@@ -59,8 +59,8 @@ def _data_parallel(job: Job) -> Step:
     fsdp = job.plan.sharding.shards_parameters
     if fsdp:
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for layer in module.layers:  # type: ignore[union-attr]
-            fully_shard(layer, mesh=mesh)
+        for unit in (module.embedding, *module.layers, module.head):  # type: ignore[misc]  # as torchtitan groups them
+            fully_shard(unit, mesh=mesh, reshard_after_forward=True)  # type: ignore[arg-type]
         fully_shard(module, mesh=mesh)
     else:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True)

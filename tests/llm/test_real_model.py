@@ -84,7 +84,8 @@ def test_a_real_model_takes_part_in_a_study(cli: Any, tmp_path: Path, capsys: An
     rows = [json.loads(line) for line in cli("study", "export", str(tmp_path / "s.db"))[1].splitlines()]
     own = [row for row in rows if row["proposer"] == "llm"]
     called = [row["status"] for row in own if row["status"] not in ("illegal", "infeasible")]
-    assert called == ["ok"] * (CALLS - SEED_CALLS)
+    assert called == ["ok"] * len(called)
+    assert len(called) >= CALLS - SEED_CALLS
     assert found["best"]["step_time"] <= alone["best"]["step_time"]
     answers = cli("study", "conversation", str(tmp_path / "s.db"))[1].splitlines()
     assert len(answers) >= len(own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from windtunnel.measure.harness import Bench  # noqa: E402
 from windtunnel.measure.network import measure_network  # noqa: E402
 from windtunnel.measure.session import environment  # noqa: E402
 from windtunnel.measure.suite import suite  # noqa: E402
+from windtunnel.measure.torch.blocks.build import build  # noqa: E402
 from windtunnel.measure.torch.groups import TensorParallel  # noqa: E402
 from windtunnel.measure.worker import Effort  # noqa: E402
 from windtunnel.ops.chunk import units  # noqa: E402
@@ -73,14 +75,26 @@ def test_collectives_over_two_ranks(tmp_path: Path) -> None:
     assert {("all_gather", 2), ("all_reduce", 2), ("reduce_scatter", 2), ("all_to_all", 2)} <= fits
 
 
-def test_a_session_through_the_queue(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", ["local", "debug"])
+def test_a_session_through_the_queue(tmp_path: Path, cluster: str) -> None:
     pytest.importorskip("submitit")
     from windtunnel.measure.slurm import submitted
 
     bench = Bench(threads=1, effort=Effort(warm_up=0.1, sampling=0.1))
     path = str(tmp_path / "p.yaml")
-    results = submitted(suite("smoke")[:4], path, bench, cluster="local")
+    results = submitted(suite("smoke")[:4], path, bench, cluster=cluster)
     assert len(results) == len(read_profile(path).entries) == 4
+
+
+def test_collectives_through_the_queue(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    from windtunnel.measure.slurm import Network, submitted
+
+    path = str(tmp_path / "p.yaml")
+    network = Network(job_from_mapping(JOB), 2)
+    results = submitted((), path, Bench(threads=1), network=network, cluster="local")
+    assert len(results) > 15
+    assert {entry.key.op.partition("/")[0] for entry in read_profile(path).entries} >= {"collective"}
 
 
 def _borders(rank: int, folder: str, sequence: bool) -> None:
@@ -108,14 +122,47 @@ def test_borders_of_a_tensor_parallel_region(tmp_path: Path, sequence: bool) -> 
         torch.testing.assert_close(gradient, torch.full_like(gradient, 3.0))
 
 
-def test_layers_of_transformers() -> None:
-    pytest.importorskip("transformers")
-    from windtunnel.measure.torch.transformers_layers import covers, layer
+@pytest.mark.parametrize(
+    ("package", "adapter"),
+    [
+        ("transformers", "transformers_layers"),
+        ("torchtitan.models.llama3", "torchtitan_layers"),
+        ("megatron.core", "megatron_core_layers"),
+    ],
+)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_layers_of_frameworks(package: str, adapter: str, sharded: bool) -> None:
+    pytest.importorskip(package, exc_type=ImportError)
+    from windtunnel.measure.torch.framework_layers import covers
 
+    module = importlib.import_module(f"windtunnel.measure.torch.{adapter}")
     job = job_from_mapping(JOB)
     unit = next(unit for unit, _ in units(job, job.plan.pipeline.layout[0]) if unit.kind == "layer")
     sized = sizes(job, unit)
     assert covers(sized)
-    seconds = layer("cpu", sized).run()
-    assert set(seconds) == {unit_key(sized, phase) for phase in ("forward", "backward", "grad_input", "grad_weight")}
+    kernel = module.layer("cpu", sized, 0, sharded)
+    phases = ("forward", "backward") if sharded else ("forward", "backward", "grad_input", "grad_weight")
+    seconds = kernel.run()
+    assert set(seconds) == {unit_key(sized, phase, sharded=sharded) for phase in phases}
     assert all(value > 0 for value in seconds.values())
+    assert module.VERSION.split()[0] in {"transformers", "torchtitan", "megatron-core"}
+
+
+def test_a_framework_layer_computes_what_ours_does() -> None:
+    """Sizes are those of one rank: as many parameters as our block has."""
+    job = job_from_mapping(JOB)
+    unit = next(unit for unit, _ in units(job, job.plan.pipeline.layout[0]) if unit.kind == "layer")
+    sized = sizes(job, unit)
+    count = sum(weight.numel() for weight in build(sized).parameters())
+    makers = {
+        "transformers": ("transformers_layers", lambda module: module.DecoderLayer(sized)),
+        "torchtitan.models.llama3": ("torchtitan_layers", lambda module: module.Block(sized)),
+        "megatron.core": ("megatron_core_layers", lambda module: module.TransformerLayer(sized, "cpu")),
+    }
+    for package, (adapter, make) in makers.items():
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            continue
+        layer = make(importlib.import_module(f"windtunnel.measure.torch.{adapter}"))
+        assert sum(weight.numel() for weight in layer.parameters()) == count, package

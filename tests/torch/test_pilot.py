@@ -10,11 +10,14 @@ pytest.importorskip("torch.nn")  # a folder of tests named torch would pass for 
 torch = pytest.importorskip("torch")
 
 from windtunnel.catalog.jobs import job_from_mapping  # noqa: E402
+from windtunnel.catalog.pilots import eager_software  # noqa: E402
 from windtunnel.job.job import Job  # noqa: E402
 from windtunnel.measure.torch.blocks.kept import kept_bytes  # noqa: E402
 from windtunnel.measure.torch.clock import Clock  # noqa: E402
-from windtunnel.measure.torch.pilot import Pilot  # noqa: E402
+from windtunnel.measure.torch.pilot import Pilot, weighed_pilot  # noqa: E402
 from windtunnel.memory.kept import kept_chunk  # noqa: E402
+from windtunnel.projection.memory import project_memory  # noqa: E402
+from windtunnel.projection.pilots import pilot, pilot_key  # noqa: E402
 
 DENSE = {
     "name": "pilot", "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 320,
@@ -55,3 +58,17 @@ def test_a_pilot_trains() -> None:
     losses = [pilot.step().item() for _ in range(60)]
     assert losses[-1] < losses[0]
     assert pilot.seconds() > 0
+
+
+@pytest.mark.parametrize("model", [DENSE, EXPERTS], ids=["dense", "experts"])
+def test_pilots_foretell_the_peak_of_a_deeper_stack(model: dict[str, Any]) -> None:
+    """Peaks of two and four layers exceed what is counted by the same bytes, and so does that of six."""
+    job = job_of(model, 6, "none")
+    excess, allocated = [], []
+    for count in (2, 4, 6):
+        whole = pilot(job, count, eager_software())
+        found = weighed_pilot("cpu", whole).run()
+        allocated.append(found[pilot_key(whole, "bytes/allocated")])
+        excess.append(allocated[-1] - project_memory(whole).peak.allocated)
+    assert excess[1] - excess[0] == pytest.approx(0, abs=0.02 * allocated[1])
+    assert allocated[2] == pytest.approx(project_memory(whole).peak.allocated + excess[1], rel=0.01)

@@ -143,10 +143,11 @@ def with_interval(projection: Projection, table: ErrorTable) -> Projection:
 
 
 def with_measured_interval(projection: Projection, spread: tuple[float, float], table: ErrorTable) -> Projection:
-    """The projection with the ``spread`` of its measured seconds, its simulated share as far off as comparable runs."""
-    share, (low, high) = projection.provenance.simulated, table.interval(projection.job)
-    simulated = projection.step_time * share
-    return _having(projection, (spread[0] + simulated * (exp(low) - 1), spread[1] + simulated * (exp(high) - 1)))
+    """The projection with the ``spread`` of its measured seconds; what is simulated, or anchored on other sizes and
+    groups, is as far off as comparable runs."""
+    known, (low, high) = projection.provenance, table.interval(projection.job)
+    doubtful = projection.step_time * (known.simulated + known.anchored)
+    return _having(projection, (spread[0] + doubtful * (exp(low) - 1), spread[1] + doubtful * (exp(high) - 1)))
 
 
 def _having(projection: Projection, step_time: tuple[float, float]) -> Projection:

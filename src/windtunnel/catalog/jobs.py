@@ -97,7 +97,7 @@ def legal(draft: Draft, *, repairs: bool = True) -> Job:
     if errors:
         raise LegalityError([fault_of(violation) for violation in errors])
     said = tuple(violation.message for violation in found)
-    return build(replace(draft, warnings=draft.warnings + said), constants())
+    return build(replace(draft, warnings=draft.warnings + said) if said else draft, constants())
 
 
 def draft_of(
@@ -265,7 +265,7 @@ def with_schedule(draft: Draft) -> Draft:
         microbatch_group_size=draft.count("pipeline.microbatch_group_size"),
         orders=draft.orders,
     )
-    return replace(draft, schedule_fault=why)
+    return draft if why is None else replace(draft, schedule_fault=why)
 
 
 def _orders(value: object, base_dir: Path) -> tuple[tuple[str, ...], ...] | None:

@@ -139,8 +139,8 @@ def check_names(tuning: Tuning) -> None:
 
 
 def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]], llm: Llm | None) -> list[Proposer]:
-    """The proposers in their order. A language model is followed by seed, so that an answer is never worse than its
-    own; one that had to be done without also by the exhaustive search."""
+    """The proposers in their order. A language model is followed by seed, so that no answer is worse than seed's; one
+    that has to be done without, by the exhaustive search first."""
 
     def made(name: str) -> Proposer:
         if name == LLM and llm is not None:
@@ -153,7 +153,8 @@ def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]],
         had = {name for name, _, most in named if not most}
         found += [PROPOSERS["seed"](ground)] if "seed" not in had else []
         if Certified.name not in had:
-            llm.without = lambda: found.append(Certified(ground, search))
+            after = [name for name, _, _ in named].index(LLM) + 1
+            llm.without = lambda: found.insert(after, Certified(ground, search))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -29,12 +30,14 @@ SPLIT_SCHEDULES = frozenset({"zb_h1", "zb_heuristic", "interleaved_zb", "zbv", "
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Seconds of a whole unit over the sum of its ops, by phase, and where they come from."""
+    """Seconds of a whole unit over the sum of its ops, by phase, and where they come from. ``again``: of what its
+    backward executes again over those ops; None: as forward."""
 
     forward: float = 1.0
     grad_input: float = 1.0
     grad_weight: float = 1.0
     evidence: Evidence | None = None
+    again: float | None = None
 
     def of(self, phase: Phase) -> float:
         return {"F": self.forward, "B": self.grad_input, "W": self.grad_weight}[phase]
@@ -71,6 +74,15 @@ class MeasuredSource:
         return replace(
             own, seconds=own.seconds * self.whole.of(op.phase), provenance=self.whole.evidence or own.provenance
         )
+
+    def again(self, op: Op) -> OpCost:
+        """As ``cost``; in a unit whose backward was measured with and without executing again, a share of that."""
+        if self.whole.again is None or isinstance(op, Collective):
+            return self.cost(op)
+        own = self._alone(op)
+        if own.bound == "network":
+            return own
+        return replace(own, seconds=own.seconds * self.whole.again, provenance=self.whole.evidence or own.provenance)
 
     def _alone(self, op: Op) -> OpCost:
         wanted = op_key(op)
@@ -137,15 +149,28 @@ def _whole(source: MeasuredSource, job: Job, unit: Unit) -> Whole:
     split = source.split and unit.kind != "embedding"
     phases: tuple[Pass, ...] = ("forward", "grad_input", "grad_weight") if split else ("forward", "backward")
     found = _unit(source, sized, phases)
-    if all(estimate is not None and estimate.evidence == "measured" for estimate in found.values()):
-        return _ratios(found, summed, "measured")
     if all(estimate is not None for estimate in found.values()):
-        return _ratios(found, summed, "interpolated")
+        exact = all(estimate is not None and estimate.evidence == "measured" for estimate in found.values())
+        ratios = _ratios(found, summed, "measured" if exact else "interpolated")
+        return replace(ratios, again=_again(source, sized, unit, ops))
     if unit.layer is None:
         return Whole()
     general = (source.profile.find(calibration_key(name)) for name in LAYER_OVER_OPS)
     forward, back = (entry.seconds if entry else 1.0 for entry in general)
     return Whole(forward, back, back)
+
+
+def _again(source: MeasuredSource, sized: Sizes, unit: Unit, ops: Sequence[Op]) -> float | None:
+    """What a backward that executes ops again takes longer than one that does not, over those ops."""
+    if not unit.recompute or "per_op" in unit.recompute:
+        return None
+    keys = (unit_key(sized, "backward", source.beside, again=again) for again in (unit.recompute, frozenset[str]()))
+    longer, plain = (source.known(wanted) for wanted in keys)
+    repeated = [op for op in ops if op.phase == "F" and ("full" in unit.recompute or op.modules & unit.recompute)]
+    seconds = sum(cost.seconds for op in repeated if (cost := source._alone(op)).bound != "network")
+    if longer is None or plain is None or seconds == 0:
+        return None
+    return max(0.0, longer.seconds - plain.seconds) / seconds
 
 
 def _unit(source: MeasuredSource, sized: Sizes, phases: tuple[Pass, ...]) -> dict[Pass, Estimate | None]:

@@ -50,10 +50,13 @@ SHARDED = "sharded"
 """The size that tells a unit whose parameters are gathered before use and whose gradients are scattered after it."""
 
 
-def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0, *, sharded: bool = False) -> Key:
+def unit_key(
+    sizes: Sizes, phase: Pass, beside: float = 0.0, *, sharded: bool = False, again: frozenset[str] = frozenset()
+) -> Key:
     """The key of a whole unit without its collectives: a layer, the embedding, or head and loss.
 
     ``sharded``: with what the framework does round the collectives of sharded parameters, in a group of one rank.
+    ``again``: with what its backward executes again.
     """
     shape: dict[str, float] = {"batch": sizes.batch, "sequence": sizes.sequence, "hidden": sizes.hidden}
     shape |= {"shards": sizes.shards, BESIDE: beside} | ({SHARDED: 1.0} if sharded else {})
@@ -63,6 +66,7 @@ def unit_key(sizes: Sizes, phase: Pass, beside: float = 0.0, *, sharded: bool = 
         return key("/".join(words), phase, sizes.dtype, shape)
     words += [sizes.mixer, sizes.feed_forward, "gated" if sizes.gated else "plain"]
     words += ["mtp"] if sizes.mtp else []
+    words += [f"again:{'+'.join(sorted(again))}"] if again else []
     if sizes.mixer == "attention":
         shape |= {"heads": sizes.heads, "kv_heads": sizes.kv_heads, "head_dim": sizes.head_dim}
     if sizes.mla is not None:

@@ -33,6 +33,10 @@ class CostSource(Hashable, Protocol):
         """Seconds of ``op`` on one rank, alone on the device."""
         ...
 
+    def again(self, op: Op) -> OpCost:
+        """Seconds of executing a forward ``op`` again in backward."""
+        ...
+
     def collective(self, kind: str, size: float, placement: Placement) -> float:
         """Seconds of a collective of ``size`` bytes (full, gathered size) over a placed group."""
         ...

@@ -12,7 +12,7 @@ from windtunnel.cost.profile_keys import gathered_by_unit, op_key, optimizer_key
 from windtunnel.job.job import Job
 from windtunnel.measure.task import Task
 from windtunnel.measure.wanted import asked
-from windtunnel.ops.op import Attention, Gemm, GroupedGemm
+from windtunnel.ops.op import Attention, Gemm, GroupedGemm, Op, Stream
 from windtunnel.ops.sizes import Sizes, sizes
 from windtunnel.projection.evidence import priced_ops
 from windtunnel.projection.pilots import pilot_key, pilots, runs_alone
@@ -23,10 +23,12 @@ DOUBT = 0.25
 """Relative uncertainty of what only formulas know, for the order of measuring alone: kernels of one shape scatter by
 about that much round a fitted efficiency (docs/hybrid.md)."""
 UNIT_PASSES: tuple[Pass, ...] = ("forward", "backward", "grad_input", "grad_weight")
-Layers = Literal["blocks", "transformers"]
+Layers = Literal["blocks", "transformers", "torchtitan", "megatron-core"]
 UNIT_KERNELS: dict[Layers, str] = {
     "blocks": "windtunnel.measure.torch.kernels:unit",
     "transformers": "windtunnel.measure.torch.transformers_layers:layer",
+    "torchtitan": "windtunnel.measure.torch.torchtitan_layers:layer",
+    "megatron-core": "windtunnel.measure.torch.megatron_core_layers:layer",
 }
 """Whose layers a unit is: our reference blocks, or those of a framework that is installed."""
 EMPTY = Profile(device=(), software=(), method=(), entries=())
@@ -42,22 +44,26 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
     stage, order = projection.busiest_stage, projection.timeline.order
     step = projection.step_time
     units: dict[Sizes, float] = defaultdict(float)
+    redone: dict[tuple[Sizes, frozenset[str]], float] = defaultdict(float)
     ops: dict[Key, float] = defaultdict(float)
-    described = {}
+    described: dict[Key, tuple[Op, str, tuple[object, ...]]] = {}
     for priced in priced_ops(job, source, order, stage):
         units[sizes(job, priced.unit)] += priced.seconds / step
-        named = op_key(priced.op)
-        if named is not None and isinstance(priced.op, Gemm | GroupedGemm | Attention):
+        if priced.again and "per_op" not in priced.unit.recompute:
+            redone[sizes(job, priced.unit), priced.unit.recompute] += priced.seconds / 2 / step
+        named, timed_by = op_key(priced.op), _kernel(priced.op, sizes(job, priced.unit))
+        if named is not None and timed_by is not None:
             ops[named] += priced.seconds / step
-            described[named] = priced.op
+            described[named] = (priced.op, *timed_by)
     sharded, kernel = gathered_by_unit(job), UNIT_KERNELS[layers]
     found = [_unit_task(sized, share, known, (co_runners, sharded), kernel) for sized, share in units.items()]
+    found += [_again_task(sized, again, share, known, co_runners) for (sized, again), share in redone.items()]
     found += [
         Task(
             keys=(named,),
-            kernel="windtunnel.measure.torch.kernels:op",
-            arguments=(described[named],),
-            label=f"{described[named].name} {named.phase} {_shape(named)}",
+            kernel=described[named][1],
+            arguments=described[named][2],
+            label=f"{described[named][0].name} {named.phase} {_shape(named)}",
             share=share,
             uncertainty=_doubt(known, named) / 4,
         )
@@ -66,6 +72,19 @@ def tasks_of(job: Job, known: Profile = EMPTY, co_runners: int = 0, layers: Laye
     found += _optimizer_tasks(job, source, known, projection.time.optimizer / step)
     found += _pilot_tasks(job, known, projection.memory, co_runners)
     return tuple(sorted(found, key=lambda task: -task.value))
+
+
+STREAMS = frozenset({"norm", "rope", "residual", "activation", "routing", "permute", "loss"})
+"""Kinds of passes over memory that are measured alone, by the last word of their names."""
+
+
+def _kernel(op: Op, sized: Sizes) -> tuple[str, tuple[object, ...]] | None:
+    """The kernel that times an op and its arguments; None for what is measured only inside its unit."""
+    if isinstance(op, Gemm | GroupedGemm | Attention):
+        return "windtunnel.measure.torch.kernels:op", (op,)
+    if isinstance(op, Stream) and op.name.partition(":")[0].rpartition("_")[2] in STREAMS:
+        return "windtunnel.measure.torch.streams:stream", (op, sized)
+    return None
 
 
 def _unit_task(sized: Sizes, share: float, known: Profile, how: tuple[int, bool], kernel: str) -> Task:
@@ -80,6 +99,19 @@ def _unit_task(sized: Sizes, share: float, known: Profile, how: tuple[int, bool]
         label=f"whole {keys[0].op}, {sized.batch} × {sized.sequence} tokens{', sharded' if sharded else ''}",
         share=share,
         uncertainty=_doubt(known, keys[0]),
+    )
+
+
+def _again_task(sized: Sizes, again: frozenset[str], share: float, known: Profile, co_runners: int) -> Task:
+    """The backward of a unit with what it executes again; ``share`` of a step is those ops."""
+    named = unit_key(sized, "backward", co_runners, again=again)
+    return Task(
+        keys=(named,),
+        kernel="windtunnel.measure.torch.kernels:again",
+        arguments=(sized, again, co_runners),
+        label=f"backward of {named.op}",
+        share=share,
+        uncertainty=_doubt(known, named),
     )
 
 

@@ -59,7 +59,8 @@ def _layers(whose: str) -> tuple[tuple[str, str], ...]:
     if whose == "blocks":
         return ()
     try:
-        version = importlib.import_module(f"windtunnel.measure.torch.{whose}_layers").VERSION
+        module = f"windtunnel.measure.torch.{whose.replace('-', '_')}_layers"
+        version = importlib.import_module(module).VERSION
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("windtunnel"):
             raise

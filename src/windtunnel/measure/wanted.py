@@ -37,6 +37,9 @@ class Asked:
             self._network(op.collective, op.size, self.placements[op.group])
         return self.behind.cost(op)
 
+    def again(self, op: Op) -> OpCost:
+        return self.behind.again(op)
+
     def collective(self, kind: str, size: float, placement: Placement) -> float:
         self._network(kind, size, placement)
         return self.behind.collective(kind, size, placement)

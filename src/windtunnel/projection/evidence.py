@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from windtunnel.cost.collectives.placement import Placement
 from windtunnel.cost.source import CostSource, Evidence, OpCost
@@ -33,6 +33,12 @@ class Priced:
     def seconds(self) -> float:
         return self.times * self.cost.seconds
 
+    @property
+    def again(self) -> bool:
+        """Whether a backward re-executes it."""
+        recompute = self.unit.recompute
+        return self.op.phase == "F" and ("full" in recompute or bool(self.op.modules & recompute))
+
 
 def priced_ops(job: Job, source: CostSource, order: Order, stage: int) -> tuple[Priced, ...]:
     """Every op a stage executes in a step, re-executed ones included, in model order."""
@@ -50,14 +56,9 @@ def chunk_ops(job: Job, source: CostSource, index: int, microbatches: int = 1) -
         for op in lower_unit(base, unit):
             if isinstance(op, RingExchange):
                 continue
-            times = occurrences * microbatches * (2 if _again(unit, op) else 1)
-            found.append(Priced(unit, op, times, inside.cost(op)))
+            once = Priced(unit, op, occurrences * microbatches, inside.cost(op))
+            found.append(replace(once, times=2 * once.times) if once.again else once)
     return found
-
-
-def _again(unit: Unit, op: Op) -> bool:
-    """Whether a backward re-executes an op."""
-    return op.phase == "F" and ("full" in unit.recompute or bool(op.modules & unit.recompute))
 
 
 @dataclass(eq=False)
@@ -94,7 +95,7 @@ def by_part(job: Job, source: CostSource, costs: StepCosts, order: Order, stage:
     weights["contention"] = weights["dp"]
     for priced in priced_ops(job, source, order, stage):
         weights[_part(priced.op)][priced.cost.provenance] += priced.seconds
-        if _again(priced.unit, priced.op):
+        if priced.again:
             weights["recompute"][priced.cost.provenance] += priced.seconds
     found = {name: shares(weights[name]) for name in NAMES}
     return found | {"bubble": of_parts(found, stage_parts(costs, order, stage))}

@@ -15,6 +15,8 @@ from windtunnel.ops.chunk import Unit
 from windtunnel.ops.sizes import sizes
 
 LAYERS = (2, 4)
+MICROBATCHES = 2
+"""Of a pilot's step: from the second on gradients are alive beside activations, as in the steps of a job."""
 What = Literal["pilot", "bytes/allocated", "bytes/reserved"]
 """A pilot's step in seconds, or its peak in bytes as the allocator counts them."""
 
@@ -44,7 +46,7 @@ def pilot(job: Job, count: int, software: Software) -> Job:
             plan,
             parallel=replace(plan.parallel, pp=1, dp=1),
             pipeline=Pipeline(schedule="1f1b", virtual_stages=1, layout=(whole,), microbatch_group_size=1),
-            batch=replace(plan.batch, global_batch_size=plan.batch.micro_batch_size),
+            batch=replace(plan.batch, global_batch_size=MICROBATCHES * plan.batch.micro_batch_size),
             sharding=Sharding(strategy="ddp", shard_size=1),
             precision=Precision(
                 compute=dtype,  # type: ignore[arg-type]  # widths of an activation are compute dtypes

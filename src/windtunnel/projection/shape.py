@@ -11,8 +11,22 @@ from typing import Any, Literal
 import numpy as np
 
 from windtunnel.cost.simulated import simulated_source
+from windtunnel.job.cluster import Cluster
+from windtunnel.job.constants import Constants
 from windtunnel.job.job import Job
-from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Dispatcher, Overlap, Parallel, Sharding, Strategy
+from windtunnel.job.model import ModelSpec
+from windtunnel.job.plan import (
+    OVERLAPPING_SCHEDULES,
+    Batch,
+    Dispatcher,
+    Overlap,
+    Parallel,
+    Pipeline,
+    Plan,
+    Sharding,
+    Strategy,
+)
+from windtunnel.job.software import Software
 from windtunnel.memory.interval import residuals
 from windtunnel.memory.kept import KeptChunk, KeptUnit, chunk_logits, kept_unit
 from windtunnel.memory.states import ByteRates, byte_rates
@@ -21,7 +35,7 @@ from windtunnel.ops.chunk import NO_PARAMETERS, LocalParameters, unit_parameters
 from windtunnel.projection.choices import Kernels
 from windtunnel.projection.contents import Contents, Floats
 from windtunnel.projection.options import Columns
-from windtunnel.step.chunk import UnitCost, excess, stripped, unit_cost
+from windtunnel.step.chunk import UnitCost, excess, unit_cost
 from windtunnel.step.host import HostSeconds, chunk_host
 
 KEPT = tuple(item.name for item in fields(KeptChunk))
@@ -144,18 +158,30 @@ class Shape:
 
 def shape_of(job: Job) -> Shape:
     """The shape of a job; the same object for jobs that differ in their pipeline, replicas or recompute alone."""
-    bare = stripped(job)
-    plan, parallel = bare.plan, job.plan.parallel
+    plan, parallel, size = job.plan, job.plan.parallel, job.plan.batch.micro_batch_size
     if parallel.order[: len(INNERMOST)] == INNERMOST:
         # Of the stages a unit knows whether there are several: a tied head is a copy then.
         parallel = replace(parallel, pp=min(parallel.pp, 2), dp=1, order=Parallel().order)
-    ep_comm = job.plan.pipeline.schedule in OVERLAPPING_SCHEDULES
-    timed = replace(plan, parallel=parallel, overlap=replace(plan.overlap, ep_comm=ep_comm))
-    return _shape(replace(bare, plan=timed), replace(job.plan.sharding, shard_size=1), len(job.plan.recompute))
+    ep_comm = plan.pipeline.schedule in OVERLAPPING_SCHEDULES
+    bare = replace(
+        plan,
+        parallel=parallel,
+        pipeline=NO_PIPELINE,
+        batch=Batch(micro_batch_size=size, global_batch_size=size, sequence_length=plan.batch.sequence_length),
+        sharding=replace(plan.sharding, shard_size=1),
+        recompute=(),
+        overlap=replace(plan.overlap, ep_comm=ep_comm),
+    )
+    return _shape(job.model, job.cluster, job.software, job.constants, bare, len(plan.recompute))
+
+
+NO_PIPELINE = Pipeline(schedule="1f1b", virtual_stages=1, layout=(), microbatch_group_size=1)
 
 
 @lru_cache(maxsize=64)
-def _shape(timed: Job, sharding: Sharding, num_layers: int) -> Shape:
+def _shape(
+    model: ModelSpec, cluster: Cluster, software: Software, constants: Constants, plan: Plan, num_layers: int
+) -> Shape:
+    timed = Job(model=model, cluster=cluster, software=software, constants=constants, plan=plan)
     recompute = (frozenset[str](),) * num_layers
-    plan = replace(timed.plan, sharding=sharding, overlap=Overlap(), recompute=recompute)
-    return Shape(timed, replace(timed, plan=plan))
+    return Shape(timed, replace(timed, plan=replace(plan, overlap=Overlap(), recompute=recompute)))

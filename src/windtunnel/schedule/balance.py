@@ -12,6 +12,7 @@ from windtunnel.errors import Fault, LegalityError
 
 Fits = Callable[[int, int, int], bool]
 """Whether a part may hold the items ``start`` to ``end``; where it may, it may hold fewer of them."""
+Table = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,22 +102,29 @@ def no_cut(parts: int) -> Fault:
     return Fault("plan.pipeline.layout", str(parts), rule, remedy)
 
 
-def _heaviest(sums: tuple[float, ...], parts: int, fits: Fits) -> list[tuple[float, ...]]:
+def _heaviest(sums: tuple[float, ...], parts: int, fits: Fits) -> Table:
     """``[k][i]``: the lightest heaviest run of the first i items in k runs; infinite where there is none."""
-    table = [_no_run(sums)]
+    if fits is anything:
+        for some in range(STEP, parts, STEP):
+            _free(sums, some)
+        return _free(sums, parts)
+    table: Table = ((0.0, *[inf] * (len(sums) - 1)),)
     for part in range(parts):
-        table.append(_free(sums, part) if fits is anything else _row(sums, table[-1], part, fits))
+        table = (*table, _row(sums, table[-1], part, fits))
     return table
 
 
-def _no_run(sums: tuple[float, ...]) -> tuple[float, ...]:
-    return (0.0, *[inf] * (len(sums) - 1))
+STEP = 100
+"""Rows that are found in one recursion."""
 
 
-@lru_cache(maxsize=4096)
-def _free(sums: tuple[float, ...], part: int) -> tuple[float, ...]:
-    """The row after ``part``, where a part may hold anything: cuts into any number of parts share it."""
-    return _row(sums, _free(sums, part - 1) if part else _no_run(sums), part, anything)
+@lru_cache(maxsize=1024)
+def _free(sums: tuple[float, ...], parts: int) -> Table:
+    """The table where a part may hold anything: cuts into fewer parts are its beginning, and share it."""
+    if parts == 0:
+        return ((0.0, *[inf] * (len(sums) - 1)),)
+    table = _free(sums, parts - 1)
+    return (*table, _row(sums, table[-1], parts - 1, anything))
 
 
 def _row(sums: tuple[float, ...], before: tuple[float, ...], part: int, fits: Fits) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby
 
 from windtunnel.errors import Fault, FormatError
@@ -19,6 +20,7 @@ LONGEST = 100_000
 REMEDY = "write it like Et*4|(t*4|)*14tmL"
 
 
+@lru_cache(maxsize=512)
 def parse_layout(
     text: str,
     pp: int,

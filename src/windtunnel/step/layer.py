@@ -78,7 +78,8 @@ class _Tally:
     def _book(self, op: Op, phase: Phase, part: str, share: float) -> None:
         if isinstance(op, RingExchange):
             return
-        seconds = self._source.cost(op).seconds * share
+        cost = self._source.again(op) if part == "recompute" else self._source.cost(op)
+        seconds = cost.seconds * share
         if isinstance(op, Collective):
             self._communicate(op.group, seconds, self._exposed(op), phase)
         elif isinstance(op, ExpertExchange):

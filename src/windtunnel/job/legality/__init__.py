@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from windtunnel.job.draft import Draft
-from windtunnel.job.legality import batch, framework, grid, model, moe, pipeline
+from windtunnel.job.legality import batch, framework, grid, model, moe, offload, pipeline
 from windtunnel.job.legality.grid import grids, minimum_accelerators
 from windtunnel.job.legality.violation import Repair, Rule, Violation
 from windtunnel.job.resolve import amend
@@ -13,7 +13,7 @@ from windtunnel.job.resolve import amend
 __all__ = ["RULES", "Repair", "Rule", "Violation", "grids", "minimum_accelerators", "violations"]
 
 RULES: tuple[Rule, ...] = (
-    *grid.RULES, *pipeline.RULES, *batch.RULES, *model.RULES, *moe.RULES, *framework.RULES,
+    *grid.RULES, *pipeline.RULES, *batch.RULES, *model.RULES, *moe.RULES, *framework.RULES, *offload.RULES,
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from windtunnel import dtypes
 from windtunnel.job.draft import Draft
 from windtunnel.job.legality.violation import Repair, Violation
-from windtunnel.job.legality.words import repair, values_of
+from windtunnel.job.legality.words import repair, shards_optimizer, values_of
 
 _BLOCK_SCALED = frozenset({"mxfp8", "nvfp4", "mxfp4"})
 _ATTENTION_OF = {"aiter": "amd", "splash": "google", "flash3": "nvidia"}
@@ -65,7 +65,7 @@ def fsdp2(draft: Draft) -> Violation | None:
 
 
 def overlap_param_gather(draft: Draft) -> Violation | None:
-    if not draft.software.is_megatron or not draft.plan["overlap.param_gather"] or _shards_optimizer(draft):
+    if not draft.software.is_megatron or not draft.plan["overlap.param_gather"] or shards_optimizer(draft):
         return None
     return Violation(
         rule="overlap-param-gather",
@@ -77,7 +77,7 @@ def overlap_param_gather(draft: Draft) -> Violation | None:
 
 
 def fp8_param_gather(draft: Draft) -> Violation | None:
-    if not draft.software.is_megatron or draft.plan["precision.params"] != "fp8" or _shards_optimizer(draft):
+    if not draft.software.is_megatron or draft.plan["precision.params"] != "fp8" or shards_optimizer(draft):
         return None
     return Violation(
         rule="fp8-param-gather",
@@ -85,59 +85,6 @@ def fp8_param_gather(draft: Draft) -> Violation | None:
         path="plan.precision.params",
         values=values_of(draft.plan, "precision.params", "sharding.strategy"),
         repairs=(repair(sharding__strategy="zero1"), repair(precision__params="bf16")),
-    )
-
-
-def optimizer_offload(draft: Draft) -> Violation | None:
-    if not draft.software.is_megatron or draft.plan["offload.optimizer"] == "none" or _shards_optimizer(draft):
-        return None
-    return Violation(
-        rule="optimizer-offload",
-        message="optimizer states on the host need a sharded optimizer",
-        path="plan.offload.optimizer",
-        values=values_of(draft.plan, "offload.optimizer", "sharding.strategy"),
-        repairs=(repair(sharding__strategy="zero1"), repair(offload__optimizer="none")),
-    )
-
-
-def _shards_optimizer(draft: Draft) -> bool:
-    return draft.plan["sharding.strategy"] != "ddp"
-
-
-def _recomputes(draft: Draft) -> bool:
-    return draft.plan["recompute.policy"] != "none" and draft.plan["recompute.num_layers"] != 0
-
-
-def act_offload(draft: Draft) -> Violation | None:
-    """Megatron's layer-wise activation offload; offloading named modules has none of these limits.
-
-    Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py, since the offload came (@c59ac8b4,
-    2023-12).
-    """
-    share, modules = draft.plan["offload.activations"], draft.plan["offload.modules"]
-    if not draft.software.is_megatron or not share or modules:
-        return None
-    needs = {
-        "pp = 1": draft.count("parallel.pp") == 1,
-        "no recompute": not _recomputes(draft),
-        "no CUDA graphs": draft.software.cuda_graphs == "none",
-        "a share below 1": share != 1.0,
-    }
-    missing = [need for need, met in needs.items() if not met]
-    if not missing:
-        return None
-    return Violation(
-        rule="act-offload",
-        message=f"offloading the activations of whole layers needs {' and '.join(missing)}",
-        path="plan.offload.activations",
-        values={
-            "software.cuda_graphs": draft.software.cuda_graphs,
-            **values_of(draft.plan, "offload.activations", "parallel.pp", "recompute.policy"),
-        },
-        repairs=(
-            repair(offload__activations=0.0),
-            *((repair(recompute__policy="none"),) if missing == ["no recompute"] else ()),
-        ),
     )
 
 
@@ -216,7 +163,25 @@ def zero_pipeline(draft: Draft) -> Violation | None:
     )
 
 
+def te_cross_entropy(draft: Draft) -> Violation | None:
+    """Source: NVIDIA/Megatron-LM @168cb15d megatron/training/arguments.py, for want of stability."""
+    loss = values_of(draft.plan, "loss.fused_cross_entropy", "loss.implementation")
+    if draft.software.framework != "megatron-core" or draft.software.date < _TE_LOSS_REFUSED_SINCE:
+        return None
+    if not draft.plan["loss.fused_cross_entropy"] or draft.plan["loss.implementation"] != "te":
+        return None
+    return Violation(
+        rule="te-cross-entropy",
+        message=f"Megatron-LM refuses the cross-entropy of Transformer Engine since {_TE_LOSS_REFUSED_SINCE}",
+        path="plan.loss.implementation",
+        values={"software.date": draft.software.date, **loss},
+        repairs=(repair(loss__implementation="native"), repair(loss__fused_cross_entropy=False)),
+    )
+
+
+_TE_LOSS_REFUSED_SINCE = "2026-06"
+
 RULES = (
-    tp_overlap, fsdp2, overlap_param_gather, fp8_param_gather, optimizer_offload, act_offload, full_recompute_graphs,
-    selective_method, compute_peak, attention_vendor, zero_pipeline,
+    tp_overlap, fsdp2, overlap_param_gather, fp8_param_gather, full_recompute_graphs, selective_method, compute_peak,
+    attention_vendor, zero_pipeline, te_cross_entropy,
 )  # fmt: skip

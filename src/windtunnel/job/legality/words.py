@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from windtunnel.errors import Fault
+from windtunnel.job.draft import Draft
 from windtunnel.job.legality.violation import Repair, Violation
 
 
@@ -49,3 +50,8 @@ def nearest(candidates: tuple[int, ...], wanted: int, count: int = 2) -> tuple[i
 def values_of(plan: Mapping[str, object], *paths: str) -> dict[str, object]:
     """The values a rule looked at, by full path."""
     return {f"plan.{path}": plan[path] for path in paths}
+
+
+def shards_optimizer(draft: Draft) -> bool:
+    """Whether optimizer state is divided over data-parallel ranks."""
+    return draft.plan["sharding.strategy"] != "ddp"

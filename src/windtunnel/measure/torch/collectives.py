@@ -15,16 +15,20 @@ FP32 = 4
 
 
 class CollectiveKernel:
-    """One collective of ``size`` bytes (full, gathered size) of random fp32 over the whole world."""
+    """One collective of ``size`` bytes (full, gathered size) of random fp32 over the whole world.
+
+    Buffers are there before it: what a framework copies into and out of them is measured with the unit that it is for.
+    """
 
     def __init__(self, kind: str, size: float, clock: Clock) -> None:
         self._clock = clock
-        self._ranks, self._rank = dist.get_world_size(), dist.get_rank()
-        each = max(1, round(size / FP32 / self._ranks))
-        self._full = torch.randn(each * self._ranks, device=clock.device)
+        ranks, self._rank = dist.get_world_size(), dist.get_rank()
+        each = max(1, round(size / FP32 / ranks))
+        self._full = torch.randn(each * ranks, device=clock.device)
         self._part = torch.randn(each, device=clock.device)
         if kind == "send_recv":
             self._full = torch.randn(max(1, round(size / FP32)), device=clock.device)
+        self._other = torch.empty_like(self._full)
         self._call: Callable[[], object] = getattr(self, f"_{kind}")
 
     def run(self, times: int = 1) -> float:
@@ -35,20 +39,14 @@ class CollectiveKernel:
     def _all_reduce(self) -> None:
         dist.all_reduce(self._full)
 
-    def _all_gather(self) -> Tensor:
-        """Into a buffer made for it, copied out to where it is used: as FSDP and sequence parallelism gather."""
-        gathered = torch.empty_like(self._full)
-        dist.all_gather_into_tensor(gathered, self._part)
-        return gathered.clone()
+    def _all_gather(self) -> None:
+        dist.all_gather_into_tensor(self._full, self._part)
 
-    def _reduce_scatter(self) -> Tensor:
-        """Copied into a buffer made for it, the mean in a new tensor: as FSDP and sequence parallelism scatter."""
-        mine = torch.empty_like(self._part)
-        dist.reduce_scatter_tensor(mine, self._full.clone())
-        return mine.div_(self._ranks)
+    def _reduce_scatter(self) -> None:
+        dist.reduce_scatter_tensor(self._part, self._full)
 
     def _all_to_all(self) -> None:
-        dist.all_to_all_single(torch.empty_like(self._full), self._full)
+        dist.all_to_all_single(self._other, self._full)
 
     def _send_recv(self) -> None:
         """One way, from even ranks to odd ones."""

@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from windtunnel.cost.profile import Key, key
 from windtunnel.cost.profile_keys import op_key, unit_key
 from windtunnel.dtypes import activation
+from windtunnel.measure.torch.blocks.build import build
 from windtunnel.measure.torch.clock import Clock
 from windtunnel.measure.torch.device import clock
 from windtunnel.measure.torch.optimizer import OptimizerKernel
@@ -46,6 +47,25 @@ def unit(device: str, sizes: Sizes, co_runners: int = 0, sharded: bool = False, 
     shards it."""
     its = clock(device)
     return Unit(sizes, UnitKernel(sizes, its, block, whole=not sharded), its, co_runners, sharded)
+
+
+def again(device: str, sizes: Sizes, recompute: frozenset[str], co_runners: int = 0) -> Again:
+    """The backward of a unit that executes again what ``recompute`` names."""
+    its = clock(device)
+    return Again(sizes, recompute, UnitKernel(sizes, its, build(sizes, recompute)), its, co_runners)
+
+
+class Again:
+    """A unit's backward, named by what it executes again."""
+
+    def __init__(
+        self, sizes: Sizes, recompute: frozenset[str], kernel: UnitKernel, its: Clock, co_runners: int
+    ) -> None:
+        self._key = unit_key(sizes, "backward", co_runners, again=recompute)
+        self._kernel, self._least = kernel, SHORT if its.device == "cpu" else 0.0
+
+    def run(self) -> dict[Key, float]:
+        return {self._key: self._kernel.run(self._least, split=False)["backward"]}
 
 
 class Unit:

@@ -19,9 +19,18 @@ def sharded(block: nn.Module, device: str) -> nn.Module:
 
 @lru_cache(maxsize=4)
 def _mesh(kind: str) -> DeviceMesh:
-    """A mesh of this rank alone; a process that belongs to no group yet gets one."""
-    backend = "gloo" if kind == "cpu" else "nccl"
-    if not dist.is_initialized():
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
-    group = dist.new_group([dist.get_rank()], backend=backend, use_local_synchronization=True)
+    """A mesh of this rank alone."""
+    join(kind)
+    group = dist.new_group([dist.get_rank()], backend=BACKENDS[kind], use_local_synchronization=True)
     return DeviceMesh.from_group(group, kind, mesh=torch.tensor([dist.get_rank()]))
+
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+"""Of torch.distributed, by kind of device; RCCL goes by the name of NCCL."""
+
+
+def join(device: str) -> None:
+    """A process that belongs to no group of ranks yet makes one of its own."""
+    if not dist.is_initialized():
+        backend = BACKENDS[device.partition(":")[0]]
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]

@@ -7,17 +7,11 @@ import transformers
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from windtunnel.measure.torch.kernels import Unit, unit
+from windtunnel.measure.torch.framework_layers import timed
+from windtunnel.measure.torch.kernels import Unit
 from windtunnel.ops.sizes import Sizes
 
 VERSION = f"transformers {transformers.__version__}"
-
-
-def covers(sizes: Sizes) -> bool:
-    """Whether Llama's layer is the layer: grouped-query attention with rotary positions, RMSNorm, gated and dense."""
-    kinds = (sizes.kind, sizes.mixer, sizes.feed_forward, sizes.norm)
-    plain = sizes.gated and sizes.rope and sizes.mla is None and not sizes.mtp and sizes.shards == 1
-    return kinds == ("layer", "attention", "dense", "rmsnorm") and plain
 
 
 class DecoderLayer(nn.Module):
@@ -46,5 +40,5 @@ class DecoderLayer(nn.Module):
 
 
 def layer(device: str, sizes: Sizes, co_runners: int = 0, sharded: bool = False) -> Unit:
-    """A unit as a kernel of the harness: Llama's layer where it is the layer, our own block elsewhere."""
-    return unit(device, sizes, co_runners, sharded, DecoderLayer(sizes) if covers(sizes) else None)
+    """A unit as a kernel of the harness."""
+    return timed(lambda sizes, _: DecoderLayer(sizes), device, sizes, co_runners, sharded)

@@ -32,23 +32,24 @@ class UnitKernel:
         self._hidden = [x for x in self._inputs if x.requires_grad]
         self._weights = [weight for weight in self._block.parameters() if weight.requires_grad]
 
-    def run(self, least: float = 0.0) -> dict[Pass, float]:
-        """Mean seconds of forward, of backward, and of backward by inputs and by weights, over ``least`` seconds."""
+    def run(self, least: float = 0.0, *, split: bool = True) -> dict[Pass, float]:
+        """Mean seconds of forward, of backward, and unless not ``split`` of backward by inputs and by weights, over
+        ``least`` seconds."""
         totals: dict[Pass, float] = defaultdict(float)
         rounds = 0
         while rounds == 0 or sum(totals.values()) < least:
             rounds += 1
-            for phase, seconds in self._once().items():
+            for phase, seconds in self._once(split).items():
                 totals[phase] += seconds
         return {phase: seconds / rounds for phase, seconds in totals.items()}
 
-    def _once(self) -> dict[Pass, float]:
+    def _once(self, split: bool) -> dict[Pass, float]:
         found: dict[Pass, float] = {}
         out, found["forward"] = self._clock.time(lambda: self._block(*self._inputs))
         gradient = torch.randn_like(out) if out.dim() else None
         _, found["backward"] = self._clock.time(lambda: torch.autograd.backward(out, gradient))
         self._forget_inputs()
-        if self._hidden and self._whole:
+        if split and self._hidden and self._whole:
             found |= self._split(gradient)
         return found
 
