@@ -28,7 +28,7 @@ from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recompu
 from windtunnel.search.moves import ETP, PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
-from windtunnel.search.trial import FREE, Proposal, Trial
+from windtunnel.search.trial import Proposal, Trial
 
 Move = tuple[Changes, str]
 """A plan and why it is worth a trial."""
@@ -109,10 +109,10 @@ class Climbing(Stepwise):
 
     def tell(self, trial: Trial, *, own: bool) -> None:
         """Whatever ran, whoever proposed it, corrects what is expected of others."""
-        if trial.outcome.step_time is not None:
+        if trial.called and trial.outcome.step_time is not None:
             changes = trial.changes
             self.corrections.learn(self.features(changes), self.guess(changes), trial.outcome.step_time)
-        if trial.outcome.status not in FREE:
+        if trial.called:
             grid = degrees(self.moves, trial.changes)
             self.ran.add(grid)
             if isfinite(trial.rank[0]) and (grid not in self.leaders or trial.rank < self.leaders[grid].rank):
@@ -195,7 +195,7 @@ class Climbing(Stepwise):
         if not points or self.calls >= self.most_calls:
             return []
         answers = yield [Proposal(changes, reason) for changes, reason in points]
-        self.calls += sum(answer.outcome.status not in FREE for answer in answers)
+        self.calls += sum(answer.called for answer in answers)
         return list(answers)
 
     def fitted(self, points: Sequence[Move], *, keep: Sequence[str] = ()) -> Try:
@@ -207,7 +207,7 @@ class Climbing(Stepwise):
         left = [(changes, reason, self._levels(changes, keep)) for changes, reason in points]
         while left and self.calls < self.most_calls:
             answers = yield [Proposal({**changes, **levels[0]}, reason) for changes, reason, levels in left]
-            self.calls += sum(answer.outcome.status not in FREE for answer in answers)
+            self.calls += sum(answer.called for answer in answers)
             found += answers
             left = [
                 (changes, reason, levels[1:])

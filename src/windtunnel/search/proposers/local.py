@@ -32,7 +32,9 @@ FREEING = (
 )
 """Axes that change what fits: with their moves the plan gives up as little as it can."""
 SHAPES = 12
-"""Calls for shapes of degrees that no plan has had, between two climbs."""
+"""Calls for shapes of degrees that no plan has had, then for the most promising of all, before the first climb."""
+MORE = 6
+"""Calls of either kind between two climbs."""
 STARTS = 8
 """Best plans of their degrees that it climbs from."""
 PROMISING = 1.08
@@ -61,7 +63,8 @@ class Local(Climbing):
     def steps(self) -> Steps:
         if self.best is None:
             yield from self.tried([self.baseline])
-            yield from self.ranking.tried(SHAPES, distinct=True)
+            for distinct in (True, False):
+                yield from self.ranking.tried(SHAPES, distinct=distinct)
         if not self.leaders:
             yield from self._climb()
         climbed = set[tuple[Any, ...]]()
@@ -74,7 +77,8 @@ class Local(Climbing):
                 climbed.add(degrees(self.moves, self.here.changes))
                 yield from self._climb()
                 climbed.add(degrees(self.moves, self.here.changes))
-            yield from self.ranking.tried(SHAPES, distinct=True)
+            for distinct in (True, False):
+                yield from self.ranking.tried(MORE, distinct=distinct)
 
     def _climb(self) -> Steps:
         """Rounds of moves until none helps."""

@@ -27,8 +27,9 @@ PROMISING = 1.01
 DISTINCT = 16
 """Calls for shapes of different degrees."""
 SHAPES = 12
-"""Calls for the shapes that are then expected to be best, whatever their degrees; and between later sweeps, for more
-degrees."""
+"""Calls for the shapes that are then expected to be best, whatever their degrees."""
+MORE = 6
+"""Calls of either kind between sweeps."""
 WITHIN = 1.08
 """Times the best objective within which a plan of other degrees is swept around too."""
 CALLS = 60
@@ -55,12 +56,14 @@ class Seed(Climbing):
         on = self.moves.moved({}, {})
         yield from self.fitted([] if on is None else [(on, "every overlap on, its state sharded")])
         yield from self.ranking.tried(DISTINCT, distinct=True)
+        yield from self.ranking.tried(SHAPES, distinct=False)
         before = -1
         while before < self.calls < CALLS:
-            first, before = before < 0, self.calls
-            yield from self.ranking.tried(SHAPES, distinct=not first)
+            before = self.calls
             while self.calls < CALLS and (here := self._unswept()) is not None:
                 yield from self._sweeps(here)
+            for distinct in (True, False):
+                yield from self.ranking.tried(MORE, distinct=distinct)
 
     def _unswept(self) -> Trial | None:
         """The best plan of degrees it has not swept around, where that is within reach of the best."""
