@@ -103,8 +103,8 @@ def make_llm(
     kept = Loose() if notebook is None else notebook
     hidden = Secrets(secrets or {})
     made = bench_of(**({"space": ground.space, "oracle": "simulated"} | bench))
-    model = Recorded(FunctionModel(function), "scripted", kept, hidden)
-    return Llm(ground, Mind(model, made, timeout=timeout, choices=choices), made, Journal(kept, hidden), warn)
+    model = Recorded(FunctionModel(function), "scripted", kept, hidden, timeout)
+    return Llm(ground, Mind(model, made, choices=choices), made, Journal(kept, hidden), warn)
 
 
 def run_study(

@@ -11,21 +11,23 @@ import sys
 import time
 from collections.abc import Callable
 
-from windtunnel import load_job, project
-
 
 def main(job_file: str, result: str, way: str) -> int:
-    answer = project(load_job(job_file))
-    seconds, peak = answer.step_time, answer.memory.peak.device
-    time.sleep(max(0.0, 1.2 * seconds))
-    if way == "mixed":
-        way = "oom" if answer.job.plan.parallel.tp == 1 else "crash" if answer.job.plan.parallel.tp == 4 else "well"
-    if way in SAID:
-        print(SAID[way][0], file=sys.stderr)
-        return SAID[way][1]
     if way in INSTEAD:
         INSTEAD[way](result)
         return 0
+    if way in SAID:
+        print(SAID[way][0], file=sys.stderr)
+        return SAID[way][1]
+    from windtunnel import load_job, project
+
+    answer = project(load_job(job_file))
+    seconds, peak = answer.step_time, answer.memory.peak.device
+    time.sleep(max(0.0, 1.2 * seconds))
+    if way == "mixed" and answer.job.plan.parallel.tp != 2:
+        text, code = SAID["oom" if answer.job.plan.parallel.tp == 1 else "crash"]
+        print(text, file=sys.stderr)
+        return code
     if way == "noisy":
         sys.stdout.write("x" * 10_000_000 + "\n")
     if way == "daemon":

@@ -19,7 +19,7 @@ from windtunnel.errors import WindtunnelError
 from windtunnel.store.study_file import StudyFile
 
 KILLS = int(os.environ.get("STUDY_KILLS", "8"))
-CALLS = 5 * KILLS
+CALLS = 8 * KILLS
 JOB: dict[str, Any] = {
     "model": "llama3.2-1b",
     "cluster": {"accelerator": "h100-sxm-80gb", "num_accelerators": 8},
@@ -43,7 +43,7 @@ def job(tmp_path: Path) -> str:
 
 
 def words(job: str, study: Path, *further: str) -> list[str]:
-    return ["tune", job, "--proposer", "random", "--study", str(study), "--resume", "--json", *further]
+    return ["tune", job, "--proposer", "random", "--study", str(study), "--resume", "--quiet", "--json", *further]
 
 
 def counting(folder: Path, ledger: str) -> list[str]:
@@ -72,9 +72,11 @@ def test_killed_at_random_moments_nothing_is_lost_or_run_twice(cli: Any, job: st
     study, generator, reported = tmp_path / "s.db", random.Random(3), dict[str, tuple[Any, ...]]()
     limits = ("--calls", str(CALLS), "--workers", "2")
     command = words(job, study, *limits, *counting(tmp_path, "ledger"))
-    for _ in range(KILLS):
+    for moment in range(KILLS):
         with subprocess.Popen([*PROGRAM, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-            time.sleep(generator.uniform(0.1, 1.5))
+            if moment % 4:  # most are killed at work, the others while they begin
+                _wait_for_more(tmp_path / "ledger", process)
+            time.sleep(generator.uniform(0.0, 0.4))
             reported |= rows(study)
             process.kill()
         now = rows(study)
@@ -92,6 +94,13 @@ def test_killed_at_random_moments_nothing_is_lost_or_run_twice(cli: Any, job: st
     same = ("calls", "trials", "statuses", "ending")
     assert {name: found[name] for name in same} == {name: whole[name] for name in same}
     assert found["best"]["changes"] == whole["best"]["changes"]
+
+
+def _wait_for_more(ledger: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait for the process to start a run, or to end."""
+    before = ledger.stat().st_size if ledger.exists() else 0
+    while process.poll() is None and (not ledger.exists() or ledger.stat().st_size == before):
+        time.sleep(0.01)
 
 
 def test_four_processes_fill_one_study(job: str, tmp_path: Path) -> None:

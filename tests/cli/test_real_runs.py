@@ -53,7 +53,8 @@ def alive(group: int) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["well", "units", "noisy", "daemon"])
-def test_a_good_run_is_believed(way: str) -> None:
+def test_a_good_run_is_believed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.cli.execution.GRACE", 1.0)
     found = outcome(way)
     assert found.status == "ok", found.why
     assert found.step_time is not None
@@ -109,7 +110,8 @@ def test_a_hanging_run_is_ended_with_its_children(tmp_path: Path, monkeypatch: p
     assert alive(int((tmp_path / "pid").read_text())) == []
 
 
-def test_a_run_that_will_not_end_is_made_to() -> None:
+def test_a_run_that_will_not_end_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windtunnel.cli.execution.GRACE", 1.0)
     found = outcome("stubborn", timeout=2.0)
     assert found.status == "timeout"
     assert found.seconds < 30

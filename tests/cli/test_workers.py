@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,3 +60,33 @@ def test_a_killed_process_costs_nothing_but_time(examiner: Examiner) -> None:
         workers.close()
     assert progress.certified
     assert progress.best == searched(examiner, None).best
+
+
+POOL = """
+import time
+from concurrent.futures import ProcessPoolExecutor
+from windtunnel.cli.workers import begin
+pool = ProcessPoolExecutor(2, initializer=begin)
+found = [pool.submit(time.sleep, 0.2) for _ in range(4)]
+[future.result() for future in found]
+print(*pool._processes, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_search_leaves_no_process_behind() -> None:
+    with subprocess.Popen([sys.executable, "-c", POOL], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = [int(word) for word in process.stdout.readline().split()]
+        process.kill()
+    assert len(workers) == 2
+    end = time.monotonic() + 20
+    while any(_runs(worker) for worker in workers) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(_runs(worker) for worker in workers)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there; the dead whom no one has buried do not count."""
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")

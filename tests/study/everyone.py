@@ -1,4 +1,4 @@
-"""The truth about every plan: all of them trained by the same two ranks, in turn, round by round."""
+"""The truth about every plan: all programs trained by the same two ranks, in turn, round by round."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import torch.multiprocessing as mp
 sys.path.insert(0, str(Path(__file__).parents[1] / "hybrid"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from place import plans
+from place import plans, program
 from ranks import latest, pace, timed
 from train import QUIET
 from truth import trainer
 
 Steps = dict[str, list[float]]
-"""Step seconds at the quiet pace, by plan."""
+"""Step seconds at the quiet pace, by program."""
 
 
 def rank(index: int, folder: str, rounds: int, seed: int) -> None:
@@ -31,7 +31,7 @@ def rank(index: int, folder: str, rounds: int, seed: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=index, world_size=2)
-    steps = {name: trainer(job) for name, job in plans().items()}
+    steps = {name: trainer(job) for name, job in {program(job): job for job in plans().values()}.items()}
     gc.disable()
     found: Steps = defaultdict(list)
     shuffled = random.Random(seed)
@@ -52,7 +52,7 @@ def rank(index: int, folder: str, rounds: int, seed: int) -> None:
 
 
 def run(folder: Path, rounds: int, seed: int) -> Steps:
-    """Samples of every plan, the first round left out as warm-up."""
+    """Samples of every program, the first round left out as warm-up."""
     folder.mkdir()
     mp.spawn(rank, args=(str(folder), rounds, seed), nprocs=2)
     found: Steps = torch.load(folder / "steps.pt")

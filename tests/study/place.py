@@ -66,3 +66,12 @@ def plans() -> dict[str, Job]:
             continue
         found.setdefault(key(job), job)
     return found
+
+
+def program(job: Job) -> str:
+    """What ranks execute under a plan: without replicas a strategy of sharding shards nothing, and plans that differ in
+    it alone are one program."""
+    plan = job.plan
+    kind = f"tp {plan.parallel.tp}" if plan.parallel.tp > 1 else plan.pipeline.schedule
+    kind = plan.sharding.strategy if plan.parallel.dp > 1 else kind
+    return f"{kind}, micro-batch {plan.batch.micro_batch_size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -30,10 +31,14 @@ LONGEST = 400_000
 
 
 class Recorded(WrapperModel):
-    """A model whose answers are kept in a notebook, secrets taken out, and found there when the same is asked again."""
+    """A model whose answers are kept in a notebook, secrets taken out, and found there when the same is asked again.
 
-    def __init__(self, wrapped: Model, name: str, notebook: Notebook, secrets: Secrets) -> None:
+    ``timeout`` is in seconds an answer.
+    """
+
+    def __init__(self, wrapped: Model, name: str, notebook: Notebook, secrets: Secrets, timeout: float) -> None:
         super().__init__(wrapped)
+        self._timeout = timeout
         self._name = name
         self._notebook = notebook
         self._secrets = secrets
@@ -48,7 +53,7 @@ class Recorded(WrapperModel):
         digest = blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
         kept = self._notebook.answered(self._name, digest)
         if kept is None:
-            response = await super().request(messages, model_settings, model_request_parameters)
+            response = await self._answered(messages, model_settings, model_request_parameters)
             kept = self._secrets.out_of(ModelMessagesTypeAdapter.dump_json([response]).decode())
             if len(kept) > LONGEST:
                 raise UnexpectedModelBehavior(f"an answer of {len(kept):,} characters")
@@ -56,6 +61,14 @@ class Recorded(WrapperModel):
             asked = self._secrets.out_of(json.dumps([item[1:] for item in new]))
             self._notebook.keep(Message(model=self._name, request=digest, asked=asked, response=kept))
         return response_of(kept)
+
+    async def _answered(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        try:
+            return await asyncio.wait_for(super().request(messages, settings, parameters), self._timeout)
+        except TimeoutError:
+            raise UnexpectedModelBehavior(f"no answer within {self._timeout:g} s") from None
 
 
 def response_of(text: str) -> ModelResponse:

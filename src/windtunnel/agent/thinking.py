@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,10 +72,9 @@ class Stopped(Exception):
 class Mind:
     """A model with the tools of a bench. ``choices``: it picks from a menu instead, for models too small for tools."""
 
-    def __init__(self, model: Model, bench: Bench, *, timeout: float, choices: bool = False) -> None:
+    def __init__(self, model: Model, bench: Bench, *, choices: bool = False) -> None:
         self.choices = choices
         self._bench = bench
-        self._timeout = timeout
         self._model = model
         self._tools = [] if choices else [self._offered(tool) for tool in TOOLS.values()]
         self._history: Sequence[ModelMessage] = ()
@@ -126,7 +124,7 @@ class Mind:
         if self._runner is None:  # one for all rounds: clients keep to the event loop they were first used in
             self._runner = asyncio.Runner()
         try:
-            return self._runner.run(self._within_time(run))
+            return self._runner.run(self._until_stopped(run))
         except (Stopped, Unusable):
             raise
         except (ModelAPIError, UserError) as error:
@@ -137,18 +135,14 @@ class Mind:
                 raise self._defect from None
             raise Unusable(f"{type(error).__name__}: {error}") from None
 
-    async def _within_time(self, run: Coroutine[Any, Any, Any]) -> Any:
-        task, end = asyncio.ensure_future(run), time.monotonic() + self._timeout
+    async def _until_stopped(self, run: Coroutine[Any, Any, Any]) -> Any:
+        task = asyncio.ensure_future(run)
         while not task.done():
             await asyncio.wait({task}, timeout=GLANCE)
-            if task.done():
-                break
-            if self._bench.stop() or time.monotonic() > end:
+            if not task.done() and self._bench.stop():
                 task.cancel()
                 await asyncio.wait({task}, timeout=1.0)
-                if self._bench.stop():
-                    raise Stopped
-                raise Unusable(f"no answer within {self._timeout:g} s")
+                raise Stopped
         return task.result()
 
     def _offered(self, tool: Tool) -> ModelTool[object]:

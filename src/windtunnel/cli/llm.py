@@ -63,7 +63,7 @@ def assistant(tuning: Tuning, asked: Request, goal: Goal, clock: Clock, *, quiet
             job=base, space=ground.space, load=asked.load, vary=asked.vary, goal=goal, oracle=oracle,
             left=left, stop=clock.over, certified=certified,
         )  # fmt: skip
-        mind = Mind(Recorded(model, name, notebook, secrets), bench, timeout=timeout, choices=tuning.llm_choices)
+        mind = Mind(Recorded(model, name, notebook, secrets, timeout), bench, choices=tuning.llm_choices)
         return Llm(ground, mind, bench, Journal(notebook, secrets), lambda why: _warn(name, why, secrets, quiet=quiet))
 
     return make

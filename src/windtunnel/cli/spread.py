@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from windtunnel.cli.workers import begin
 from windtunnel.errors import Fault, FormatError, MissingError
 
 GLANCE = 0.2
@@ -30,7 +31,7 @@ class Lost:
 def on_cores(function: Function, items: Sequence[Any], processes: int, stop: Stop) -> Iterator[tuple[int, Any]]:
     """Index and answer of every item, from processes here. If one dies, what it worked on is tried once more, each item
     in a process of its own: the one that dies again is lost, and no other."""
-    pool = ProcessPoolExecutor(processes, initializer=_begin)
+    pool = ProcessPoolExecutor(processes, initializer=begin)
     waiting = {pool.submit(function, item): index for index, item in enumerate(items)}
     broken: list[int] = []
     try:
@@ -48,7 +49,7 @@ def on_cores(function: Function, items: Sequence[Any], processes: int, stop: Sto
     for index in broken:
         if stop():
             return
-        with ProcessPoolExecutor(1, initializer=_begin) as alone:
+        with ProcessPoolExecutor(1, initializer=begin) as alone:
             try:
                 yield index, alone.submit(function, items[index]).result()
             except BrokenProcessPool:
@@ -60,12 +61,6 @@ def _as_they_end(waiting: dict[Future[Any], int], stop: Stop) -> Iterator[Future
     while left and not stop():
         ended, left = wait(left, timeout=GLANCE, return_when=FIRST_COMPLETED)
         yield from sorted(ended, key=waiting.__getitem__)
-
-
-def _begin() -> None:
-    """Ctrl-C reaches every process of a terminal; the first one decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def on_ray(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from windtunnel.store.notebook import Note
 
 INTERRUPTED = 130
+LAST = 60
+"""Notes of a journal, the last ones, that a screen shows; study journal shows all."""
 
 
 def tune(
@@ -60,7 +62,7 @@ def tune(
     base = asked.load()
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
     aim = goal(tuning.objectives, base, target)
-    if aim.objectives[0].name == "accelerators":
+    if "accelerators" in {objective.name for objective in aim.objectives}:
         axes = with_fewer_accelerators(axes, base)
     _check_files(tuning)
     clock = Clock(budget)
@@ -87,7 +89,7 @@ def tune(
         from windtunnel.report.journal import journal_blocks
 
         write_report(tuning.report, search, document, trials, journal_blocks(notes))
-    print_json(document) if output.json else print_screen(_screen(document), output)
+    print_json(document) if output.json else print_screen(_screen(document, notes), output)
     if document["best"] is None:
         return INTERRUPTED if clock.stopped else 1
     if out:
@@ -97,11 +99,13 @@ def tune(
     return INTERRUPTED if clock.stopped else 0
 
 
-def _screen(document: Mapping[str, Any]) -> RenderableType:
+def _screen(document: Mapping[str, Any], notes: Sequence[Note]) -> RenderableType:
+    from windtunnel.report.journal import journal_text
     from windtunnel.report.study import study_text
     from windtunnel.report.tune import answer_text
 
-    return answer_text(document, study_text(document))
+    told = [journal_text(notes[-LAST:])] if notes else []
+    return answer_text(document, [*study_text(document), *told])
 
 
 def _check_files(tuning: Tuning) -> None:

@@ -25,7 +25,7 @@ class Tuning:
     llm: Annotated[
         str | None, Parameter(metavar="PROVIDER:MODEL", help="The language model that the proposer llm asks.")
     ] = None
-    llm_timeout: Annotated[str, Parameter(help="Longest single round of the language model.")] = "5 min"
+    llm_timeout: Annotated[str, Parameter(help="Longest wait for an answer of the language model.")] = "5 min"
     llm_choices: Annotated[
         bool, switch("It picks from a menu by a fixed schema: for models too small to call tools.")
     ] = False

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from itertools import islice
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,11 +66,24 @@ class Workers:
         return getattr(self._examiner, task)(item)
 
 
-def _begin(examiner: Examiner) -> None:
-    """Ctrl-C reaches every process of a terminal; the first one decides what it means. A search makes millions of
-    values and no cycles, so that looking for some would only cost time."""
+def begin() -> None:
+    """What every process of a pool does first: leave Ctrl-C to the process that started it, and end when that one ends,
+    however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _begin(examiner: Examiner) -> None:
+    """A search makes millions of values and no cycles, so that looking for some would only cost time."""
+    begin()
     gc.disable()
     _MINE[:] = [examiner]
 

@@ -29,7 +29,7 @@ from windtunnel.projection.layouts import layer_seconds
 from windtunnel.projection.options import Columns, Rows, as_columns, as_rows
 from windtunnel.schedule.layout import balanced_layout, layout_text
 from windtunnel.search.inner import asked_recomputes, choices_of, distinct, kernels_of
-from windtunnel.search.space import BALANCED, EVEN, LAYOUT, ORDER, ORDERS, VIRTUAL_STAGES, Space, possible
+from windtunnel.search.space import BALANCED, CHOICE_AXES, EVEN, LAYOUT, ORDER, ORDERS, VIRTUAL_STAGES, Space, possible
 
 Vary = Callable[[Mapping[str, object]], Job]
 """The job with other values at full paths, derived anew; raises WindtunnelError where that is illegal."""
@@ -145,8 +145,10 @@ class Points:
         return Point(batch=batch, written=written, enumerated=enumerated)
 
     def _base(self, written: Changes) -> Job | None:
-        """The job of a grid point with the variant that asks least, under a strategy that may run it; the last that
-        did is asked first."""
+        """The job of a grid point with the variant that asks least, under the first strategy that may run it.
+
+        Where the space names all that differs by strategy, whichever did so last is asked first.
+        """
         for strategy in tuple(self._strategies):
             try:
                 base = self.vary({**written, **self._least, **strategy})
@@ -154,8 +156,9 @@ class Points:
                 if all(fault.path.startswith(GRID) for fault in error.faults):
                     return None
                 continue
-            self._strategies.remove(strategy)
-            self._strategies.insert(0, strategy)
+            if self._inner.keys() >= set(CHOICE_AXES):
+                self._strategies.remove(strategy)
+                self._strategies.insert(0, strategy)
             return base
         return None
 

@@ -25,7 +25,7 @@ from windtunnel.projection.choices import (
 from windtunnel.search.classes import degrees
 from windtunnel.search.corrected import Corrections, Features
 from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed
-from windtunnel.search.moves import PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
+from windtunnel.search.moves import ETP, PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import FREE, Proposal, Trial
@@ -149,6 +149,12 @@ class Climbing(Stepwise):
     def _value_of(self, changes: Changes) -> Value:
         own = self._own
         return lambda path: changes[path] if path in changes else own[path]
+
+    @property
+    def baseline(self) -> Move:
+        """The job as it is, but for what the space pins."""
+        pinned = self.moves.pinned if self.moves.pinned.keys() - {ETP} else {}
+        return dict(pinned), "the baseline, as far as the space has it" if pinned else "the baseline"
 
     @property
     def at(self) -> Changes:

@@ -60,7 +60,7 @@ class Local(Climbing):
 
     def steps(self) -> Steps:
         if self.best is None:
-            yield from self.tried([({}, "the baseline")])
+            yield from self.tried([self.baseline])
             yield from self.ranking.tried(SHAPES, distinct=True)
         if not self.leaders:
             yield from self._climb()

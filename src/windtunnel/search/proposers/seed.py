@@ -50,7 +50,7 @@ class Seed(Climbing):
         """Degrees it has swept around."""
 
     def steps(self) -> Steps:
-        yield from self.tried([({}, "the baseline")])
+        yield from self.tried([self.baseline])
         on = self.moves.moved({}, {})
         yield from self.fitted([] if on is None else [(on, "every overlap on, its state sharded")])
         yield from self.ranking.tried(DISTINCT, distinct=True)
