@@ -41,6 +41,8 @@ def calibrate(
 
     if not records:
         raise MissingError(Fault("RECORDS", "", "no file of records was given", "name one or more files"))
+    if out is not None and not Path(out).is_dir():
+        raise MissingError(Fault("--out", out, "its folder does not exist", "create the folder first"))
     rules = evidence()
     loaded = [record for record in load_records(records) if not isinstance(record, SkippedRecord)]
     runs = runs_of(loaded, rules.doubtful)

@@ -83,7 +83,7 @@ class CollectiveConstants:
     tree_inside: float
     tree_across: float
     tree_bandwidth: float
-    tp_exposed: float
+    slowdown: float
     beside_gemm: float
     ring_hidden: float
     ring_step_forward: float
@@ -103,7 +103,6 @@ class ExpertConstants:
     inside_share: float
     inter_latency: float
     fused_latency: float
-    hidden: float
     host_wait: float
 
 
@@ -116,6 +115,7 @@ class HostConstants:
     launch_slow: float
     era_eager: float
     era_rocm: float
+    sharpness: float
     dense_layer: float
     unfused: float
     quantized: float
@@ -130,8 +130,7 @@ class HostConstants:
     moe_ungrouped_expert: float
     moe_factor: float
     expert_bf16: float
-    expert_fp8: float
-    expert_mxfp8: float
+    expert_quantized: float
     expert_forward_share: float
     expert_capacity: float
     backward: float
@@ -148,7 +147,6 @@ class HostConstants:
 class DataParallelConstants:
     reduce_hidden: float
     fsdp_hidden: float
-    slowdown: float
     window_growth: float
 
 

@@ -26,6 +26,7 @@ class Context:
     fp8_attention: bool
     fused_kernels: bool
     compiled: bool
+    torch_routing: bool
     kept_tensors: str
     keeps_quantized_inputs: bool
     local_spec: bool
@@ -46,6 +47,16 @@ class Context:
     @property
     def sequence_tokens(self) -> float:
         return self.tokens / self.sp
+
+    @property
+    def keeps_gathered(self) -> bool:
+        """What a tensor-parallel region gathers in forward waits for backward, rather than to be gathered again."""
+        return self.kept_tensors in ("nanotron", "torchtitan")
+
+    @property
+    def asynchronous_tp(self) -> bool:
+        """The reduction of an input gradient is left running while the weight gradient is computed."""
+        return self.kept_tensors != "torchtitan"
 
     @property
     def residual_shards(self) -> int:
@@ -81,6 +92,7 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         fp8_attention=plan.precision.attention == "fp8",
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
+        torch_routing=software.traits.torch_routing,
         kept_tensors=software.traits.kept_tensors,
         keeps_quantized_inputs=software.traits.keeps_quantized_inputs,
         local_spec=software.is_megatron and software.transformer_impl == "local",

@@ -103,7 +103,7 @@ def _contents_seconds(base: Job, found: Contents) -> Floats:
     host = found.counts @ launches + np.array([(end.forward, end.backward) for end in ends])
     forward, backward_input, backward_weight = (found.counts @ phases).T
     seconds = forward + backward_input + backward_weight
-    beyond = excess(HostSeconds(host[:, 0], host[:, 1]), seconds)
+    beyond = excess(HostSeconds(host[:, 0], host[:, 1]), seconds, base.constants.host.sharpness)
     return np.stack([forward + beyond.forward, backward_input + beyond.backward, backward_weight])
 
 
@@ -149,7 +149,7 @@ class BatchAdditions:
         return [self._of_kind(kind, groups, columns) for kind in range(len(self.stages.ranks))]
 
     def _of_kind(self, kind: int, groups: ShardingGroups, columns: Columns) -> Floats:
-        parameters, rates, group = self.stages.parameters[kind], self.job.constants.data_parallel, columns.group
+        parameters, rates, group = self.stages.parameters[kind], self.job.constants, columns.group
         held = list(self.order.placement[self.stages.ranks[kind]])
         forward, backward = (
             each[:, held].sum(axis=1)[:, None] for each in (self.seconds.forward, self.seconds.backward)

@@ -9,10 +9,11 @@ from windtunnel.cost.collectives.placement import Placement, expert_strides, pla
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, activation, is_quantized
 from windtunnel.elementwise import TINY, Number, maximum, minimum
-from windtunnel.job.constants import DataParallelConstants
+from windtunnel.job.constants import Constants, DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
+from windtunnel.step.contention import contention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,16 @@ class StepAddition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Seconds of data-parallel collectives over some parameters, and the bytes this rank sends in them."""
+    """Seconds of data-parallel collectives over some parameters, and the bytes this rank sends in them; ``cut_reduce``
+    and ``cut_gather`` are what they take more bucket by bucket, as software does that overlaps them."""
 
     reduce: Number
     reduce_bytes: Number
     gather: Number
     gather_bytes: Number
     replicas: Number
+    cut_reduce: Number
+    cut_gather: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +65,29 @@ class Windows:
     reductions: Number
 
 
-def once_a_step(traffic: Traffic, windows: Windows, rates: DataParallelConstants, link: float) -> StepAddition:
+def once_a_step(traffic: Traffic, windows: Windows, constants: Constants, link: float) -> StepAddition:
     """Reduction behind the last backward and gathering behind the first forward, in buckets."""
+    rates, slowdown = constants.data_parallel, constants.collective.slowdown
     forward, backward = windows.forward * windows.growth, windows.backward * windows.growth
-    seconds = traffic.reduce + traffic.replicas
+    seconds = traffic.reduce + traffic.replicas + windows.grad_reduce * traffic.cut_reduce
+    gathering = traffic.gather + windows.param_gather * traffic.cut_gather
     reduce = exposed(seconds, backward, windows.buckets, windows.grad_reduce, rates) * windows.reductions
-    gather = exposed(traffic.gather, forward, windows.buckets, windows.param_gather, rates)
-    busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, rates, link)
-    busy = busy + contention(traffic.gather_bytes, traffic.gather, forward * windows.param_gather, rates, link)
+    gather = exposed(gathering, forward, windows.buckets, windows.param_gather, rates)
+    busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, slowdown, link)
+    busy = busy + contention(traffic.gather_bytes, gathering, forward * windows.param_gather, slowdown, link)
     late = reduce + gather
     return StepAddition(
         exposed=late,
-        hidden=maximum(seconds + traffic.gather - late, 0.0),
+        hidden=maximum(seconds + gathering - late, 0.0),
         contention=busy,
         exposed_gather=gather,
-        hidden_gather=traffic.gather - gather,
+        hidden_gather=gathering - gather,
     )
 
 
 def by_unit(
     units: Sequence[tuple[Traffic, float, float, int]],
-    rates: DataParallelConstants,
+    constants: Constants,
     link: float,
     overlapped: float = 1.0,
 ) -> StepAddition:
@@ -96,12 +102,12 @@ def by_unit(
     gathers: Number = 0.0
     busy: Number = 0.0
     total: Number = 0.0
-    hide = rates.fsdp_hidden * overlapped
+    hide, slowdown = constants.data_parallel.fsdp_hidden * overlapped, constants.collective.slowdown
     for traffic, forward, backward, occurrences in units:
         both = traffic.gather + traffic.reduce
         ahead, beside = maximum(traffic.gather - hide * forward, 0.0), maximum(both - hide * backward, 0.0)
-        slows = contention(traffic.gather_bytes, traffic.gather, forward, rates, link)
-        slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, rates, link)
+        slows = contention(traffic.gather_bytes, traffic.gather, forward, slowdown, link)
+        slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, slowdown, link)
         late, busy = late + occurrences * (ahead + beside), busy + overlapped * occurrences * slows
         total = total + occurrences * (traffic.gather + both)
         late_gather = late_gather + occurrences * (ahead + beside * traffic.gather / maximum(both, TINY))
@@ -122,10 +128,10 @@ def by_layer(
     job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float, overlapped: float
 ) -> StepAddition:
     """FSDP over a step: every micro-batch gathers and reduces, replicas reduce once behind the last backward."""
-    rates, m = job.constants.data_parallel, job.plan.num_microbatches
-    each = by_unit(units, rates, link, overlapped)
+    m = job.plan.num_microbatches
+    each = by_unit(units, job.constants, link, overlapped)
     replicas: Number = sum(traffic.replicas * n for traffic, _, _, n in units)
-    late = exposed(replicas, backward, float(max(1, len(units))), 1.0, rates)
+    late = exposed(replicas, backward, float(max(1, len(units))), 1.0, job.constants.data_parallel)
     return StepAddition(
         exposed=m * each.exposed + late,
         hidden=m * each.hidden + replicas - late,
@@ -141,11 +147,6 @@ def exposed(
     """What is left of a collective that a window hides; its last bucket always is. Without overlap: all of it."""
     late = maximum(seconds - rates.reduce_hidden * window, seconds / buckets)
     return overlapped * late + (1 - overlapped) * seconds
-
-
-def contention(moved: Number, seconds: Number, window: Number, rates: DataParallelConstants, link: float) -> Number:
-    """Concurrent traffic slows compute by the bytes it moves through memory and links."""
-    return rates.slowdown * minimum(minimum(moved / link, seconds), window)
 
 
 class DataParallel:
@@ -183,7 +184,7 @@ class DataParallel:
         switches = float(plan.overlap.grad_reduce), float(plan.overlap.param_gather)
         forward, backward = sum(chunk.forward.total for chunk in stage), sum(chunk.backward for chunk in stage)
         windows = self.windows(forward, backward, parameters, *switches, reductions(self._job, plan.sharding.strategy))
-        return once_a_step(self.traffic(parameters), windows, self._job.constants.data_parallel, self.link)
+        return once_a_step(self.traffic(parameters), windows, self._job.constants, self.link)
 
     def windows(
         self,
@@ -200,12 +201,11 @@ class DataParallel:
         if plan.parallel.pp > 1:
             window_growth = self._job.constants.data_parallel.window_growth
             growth += window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
-        reduced = parameters.total * self._reduce_bytes
         return Windows(
             forward=forward,
             backward=backward,
             growth=growth,
-            buckets=max(1.0, reduced / self._job.software.traits.gradient_bucket),
+            buckets=self._buckets(parameters),
             grad_reduce=grad_reduce,
             param_gather=param_gather,
             reductions=reductions,
@@ -223,17 +223,25 @@ class DataParallel:
         """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
         sharding = self._job.plan.sharding
         kind = "reduce_scatter" if sharding.shards_optimizer else "all_reduce"
+        buckets = self._buckets(parameters)
         reduce, reduce_bytes = self._over(parameters, kind, self._reduce_bytes)
-        gather, gather_bytes = 0.0, 0.0
+        cut_reduce = self._over(parameters, kind, self._reduce_bytes, buckets)[0] - reduce
+        gather = gather_bytes = cut_gather = 0.0
         if sharding.shards_optimizer:
             gather, gather_bytes = self._over(parameters, "all_gather", self._gather_bytes)
+            cut_gather = self._over(parameters, "all_gather", self._gather_bytes, buckets)[0] - gather
         return Traffic(
             reduce=reduce,
             reduce_bytes=reduce_bytes,
             gather=gather,
             gather_bytes=gather_bytes,
             replicas=self._replica_reduce(parameters),
+            cut_reduce=cut_reduce,
+            cut_gather=cut_gather,
         )
+
+    def _buckets(self, parameters: LocalParameters) -> float:
+        return max(1.0, parameters.total * self._reduce_bytes / self._job.software.traits.gradient_bucket)
 
     @property
     def link(self) -> float:
@@ -248,11 +256,14 @@ class DataParallel:
         precision = self._job.plan.precision
         return BYTES["fp8"] if precision.params == "fp8" else BYTES[activation(precision.compute)]
 
-    def _over(self, parameters: LocalParameters, kind: str, width: float) -> tuple[float, float]:
+    def _over(
+        self, parameters: LocalParameters, kind: str, width: float, buckets: float = 1.0
+    ) -> tuple[float, float]:
+        """Seconds and bytes of a collective over the parameters, in as many equal pieces as there are buckets."""
         seconds = moved = 0.0
         for count, group in ((parameters.dense, self._dense), (parameters.expert, self._expert)):
             if group.ranks > 1 and count > 0:
-                seconds += self._source.collective(kind, count * width, group)
+                seconds += buckets * self._source.collective(kind, count * width / buckets, group)
                 moved += count * width * (2 if kind == "all_reduce" else 1) * (group.ranks - 1) / group.ranks
         return seconds, moved
 
