@@ -33,6 +33,7 @@ WHOLE = Context(
     fp8_attention=False,
     fused_kernels=True,
     compiled=False,
+    torch_routing=False,
     kept_tensors="megatron",
     keeps_quantized_inputs=False,
     local_spec=False,

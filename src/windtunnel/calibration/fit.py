@@ -197,9 +197,8 @@ class Gain:
 
     @property
     def helps(self) -> bool:
-        """The rule of one standard error: a constant stays only if the runs it has not seen are better for it by more
-        than the groups differ about it; otherwise the simpler model, with its neutral value, is as good."""
-        return self.pooled > max(self.error, SMALLEST_GAIN)
+        """Cross-validation by source: the model whose left-out runs are better; of equals the one without."""
+        return self.pooled > SMALLEST_GAIN
 
 
 def paired(without: Floats, with_it: Floats, weights: Floats, groups: Sequence[Mask]) -> Gain:

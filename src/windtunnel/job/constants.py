@@ -45,8 +45,6 @@ class StreamConstants:
     weight_cast_bytes: float
     weight_cast_hbm_share: float
     permute_hbm_share: float
-    permute_slowdown: float
-    permute_fused_speedup: float
     permute_latency: float
     router_kernel: float
     expert_bias: float
@@ -84,6 +82,7 @@ class CollectiveConstants:
     tree_across: float
     tree_bandwidth: float
     slowdown: float
+    units_held: float
     beside_gemm: float
     ring_hidden: float
     ring_step_forward: float

@@ -75,6 +75,8 @@ class Traits:
     """Measured over projected peak memory: 10th and 90th percentile over published runs."""
     scatters_transfers: bool = False
     """Where tensor-parallel ranks hold equal hidden states, each hands on its share and the receivers gather the rest."""
+    packs_by_rank: bool = False
+    """A sharded optimizer packs and unpacks its traffic with one copy for every tensor of every rank."""
     receives_ahead: bool = False
     """A pipeline stage allocates the buffers of every micro-batch it will receive, before the first."""
     layer_balance: Literal["even", "cost"] = "even"

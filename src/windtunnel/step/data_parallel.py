@@ -14,6 +14,7 @@ from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
 from windtunnel.step.contention import contention
+from windtunnel.step.host import launch_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +303,19 @@ def optimizer_seconds(job: Job, sharded: Number, local: float, whole: Number) ->
     if is_quantized(job.plan.precision.compute):
         stream = job.constants.stream
         seconds = seconds + stream.weight_cast_bytes * local / (stream.weight_cast_hbm_share * hbm)
-    return seconds
+    return seconds + packing_seconds(job, local / maximum(sharded, 1.0))
+
+
+def packing_seconds(job: Job, ranks: Number) -> Number:
+    """What a host launches to pack gradients for ``ranks`` shards and to unpack parameters from them, tensor by tensor."""
+    if not job.software.traits.packs_by_rank:
+        return 0.0
+    tensors = TENSORS_OF_A_LAYER * job.model.num_layers / job.plan.parallel.pp
+    return 2 * launch_seconds(job) * tensors * (ranks - 1)
+
+
+TENSORS_OF_A_LAYER = 6
+"""Two norms and four matrices: huggingface/nanotron @2411b02 src/nanotron/models/llama.py."""
 
 
 def offload_seconds(job: Job, sharded: Number, on_host: Number) -> Number:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from windtunnel.cost.source import CostSource
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, Phase, RingExchange
-from windtunnel.step.contention import contention
 from windtunnel.step.parts import Parts
 from windtunnel.step.settings import Settings
 
@@ -49,8 +48,6 @@ class _Tally:
         self._source = source
         self._how = how
         self._seconds: dict[Phase, dict[str, float]] = {phase: defaultdict(float) for phase in ("F", "B", "W")}
-        self._exchanged = 0.0
-        """Bytes of the token copies that expert exchanges move."""
         self.hidden: dict[str, float] = defaultdict(float)
 
     def parts(self, phase: Phase) -> Parts:
@@ -88,7 +85,6 @@ class _Tally:
             self._communicate(op.group, seconds, seconds - share * self._saved(op), phase)
         elif isinstance(op, ExpertExchange):
             self._seconds[phase]["ep"] += seconds
-            self._exchanged += share * op.tokens * op.row_bytes * op.experts_per_token
         else:
             self._seconds[phase][part] += seconds
 
@@ -106,22 +102,19 @@ class _Tally:
         if beside is None or (op.pieces > 1 and not self._how.overlap.tp_comm):
             return 0.0
         seconds, alone = self._source.cost(op).seconds, self._source.cost(beside).seconds
-        hides = min(seconds, alone)
-        if op.pieces > 1:
-            piece = self._source.cost(replace(beside, m=beside.m / op.pieces)).seconds
-            together = piece + max((op.pieces - 1) * piece, seconds)
-            hides = seconds + alone - together
-        slows = self._how.constants.collective.beside_gemm * min(seconds, alone)
-        return max(0.0, hides - slows)
+        constants, shared = self._how.constants.collective, min(seconds, alone)
+        if op.pieces == 1:
+            return (1 - constants.units_held) * shared
+        piece = self._source.cost(replace(beside, m=beside.m / op.pieces)).seconds
+        together = piece + max((op.pieces - 1) * piece, seconds) + constants.beside_gemm * shared
+        return max(0.0, seconds + alone - together)
 
     def hide_exchanges(self) -> None:
-        """Exchanges of a micro-batch run beside the compute of another in the same layer, which they slow."""
+        """Exchanges of a micro-batch run beside the compute of another in the same layer, on compute units they take."""
         window = sum(seconds[part] for seconds in self._seconds.values() for part in ("compute", "recompute"))
         exchanges = sum(seconds["ep"] for seconds in self._seconds.values())
-        slows = contention(
-            self._exchanged, exchanges, window, self._how.constants.collective.slowdown, self._how.link
-        )
-        left = 1 - max(0.0, min(exchanges, window) - slows) / exchanges if exchanges > 0 else 1.0
+        beside = min(exchanges, window)
+        left = 1 - (1 - self._how.constants.collective.units_held) * beside / exchanges if exchanges > 0 else 1.0
         self.hidden["ep"] += (1 - left) * exchanges
         for seconds in self._seconds.values():
             seconds["ep"] *= left
