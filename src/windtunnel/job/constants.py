@@ -82,7 +82,6 @@ class CollectiveConstants:
     tree_across: float
     tree_bandwidth: float
     slowdown: float
-    units_held: float
     beside_gemm: float
     ring_hidden: float
     ring_step_forward: float
@@ -102,6 +101,7 @@ class ExpertConstants:
     inside_share: float
     inter_latency: float
     fused_latency: float
+    units_held: float
     host_wait: float
 
 
@@ -153,8 +153,6 @@ class DataParallelConstants:
 class StepConstants:
     per_op_gemm: float
     per_op_communication: float
-    optimizer_hbm_share: float
-    optimizer_local_bytes: float
     optimizer_fixed: float
     optimizer_muon: float
     jitter: float

@@ -297,9 +297,9 @@ def optimizer_seconds(job: Job, sharded: Number, local: float, whole: Number) ->
     """State traffic of ``sharded`` parameters, fixed work, quantized weight copies of all ``local`` ones, and where a
     rank has them ``whole`` (1 or 0) their gradient norm and zeroing."""
     step, hbm = job.constants.step, job.cluster.accelerator.hbm_bandwidth
-    moved = state_bytes(job) * sharded + whole * step.optimizer_local_bytes * local
+    moved = state_bytes(job) * sharded + whole * 2 * BYTES[job.plan.precision.grads] * local
     factor = step.optimizer_muon if job.plan.optimizer == "muon" else 1.0
-    seconds = factor * moved / (step.optimizer_hbm_share * hbm) + step.optimizer_fixed
+    seconds = factor * moved / (job.cluster.accelerator.memory_bound * hbm) + step.optimizer_fixed
     if is_quantized(job.plan.precision.compute):
         stream = job.constants.stream
         seconds = seconds + stream.weight_cast_bytes * local / (stream.weight_cast_hbm_share * hbm)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from windtunnel.cost.source import CostSource
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, Phase, RingExchange
+from windtunnel.step.contention import contention
 from windtunnel.step.parts import Parts
 from windtunnel.step.settings import Settings
 
@@ -95,7 +96,7 @@ class _Tally:
     def _saved(self, op: Collective) -> float:
         """Seconds of a collective that a GEMM beside it hides, less what it slows that GEMM.
 
-        A GEMM that does not wait for it hides up to its own length. One that does is cut into pieces, if the software
+        A GEMM that does not wait for it hides up to its own length and is slowed by the bytes. One that does is cut into pieces, if the software
         does that: each but the first runs beside the next share of the traffic, and small products are less efficient.
         """
         beside = op.beside
@@ -104,7 +105,8 @@ class _Tally:
         seconds, alone = self._source.cost(op).seconds, self._source.cost(beside).seconds
         constants, shared = self._how.constants.collective, min(seconds, alone)
         if op.pieces == 1:
-            return (1 - constants.units_held) * shared
+            moved = op.size * (2 if op.collective == "all_reduce" else 1)
+            return max(0.0, shared - contention(moved, seconds, alone, constants.slowdown, self._how.link))
         piece = self._source.cost(replace(beside, m=beside.m / op.pieces)).seconds
         together = piece + max((op.pieces - 1) * piece, seconds) + constants.beside_gemm * shared
         return max(0.0, seconds + alone - together)
@@ -114,7 +116,7 @@ class _Tally:
         window = sum(seconds[part] for seconds in self._seconds.values() for part in ("compute", "recompute"))
         exchanges = sum(seconds["ep"] for seconds in self._seconds.values())
         beside = min(exchanges, window)
-        left = 1 - (1 - self._how.constants.collective.units_held) * beside / exchanges if exchanges > 0 else 1.0
+        left = 1 - (1 - self._how.constants.expert.units_held) * beside / exchanges if exchanges > 0 else 1.0
         self.hidden["ep"] += (1 - left) * exchanges
         for seconds in self._seconds.values():
             seconds["ep"] *= left

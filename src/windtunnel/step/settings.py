@@ -17,6 +17,8 @@ class Settings:
     cp: int
     full_graph: bool
     pcie_bandwidth: float
+    link: float
+    """Bytes/s of the scale-up fabric."""
     constants: Constants
 
 
@@ -28,5 +30,6 @@ def settings(job: Job) -> Settings:
         cp=job.plan.parallel.cp,
         full_graph=job.software.cuda_graphs == "full_iteration",
         pcie_bandwidth=job.cluster.host.pcie_bandwidth,
+        link=job.cluster.scale_up.bandwidth,
         constants=job.constants,
     )
