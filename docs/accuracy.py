@@ -151,9 +151,7 @@ def intervals(calibration: dict[str, Any], loaded: dict[str, Record]) -> str:
     errors = {row["id"]: row["left_out"] for row in calibration["records"]}
     runs = [(loaded[key], error) for key, error in errors.items() if loaded[key].file != GRID]
     doubtful = evidence().doubtful.keys()
-    everything = [
-        (loaded[key], error) for key, error in errors.items() if not {loaded[key].series, key} & doubtful
-    ]
+    everything = [(loaded[key], error) for key, error in errors.items() if not {loaded[key].series, key} & doubtful]
     judged = []
     for source in dict.fromkeys(record.file for record, _ in runs):
         table = error_table((r.job, e) for r, e in everything if r.file != source)

@@ -30,6 +30,8 @@ STEP = 0.04
 """Change of the logarithm for a derivative."""
 LONGEST = 0.4
 """Longest step of a logarithm in one iteration."""
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""Of a step, tried at once: where errors bend, less of it is better."""
 SMALLEST_GAIN = 1e-5
 TINY = 1e-30
 MOVES = 1e-3
@@ -86,7 +88,7 @@ def fit(
     best = start
     for _ in range(iterations):
         step = solve(best, free, weights, unseen)
-        tried = [moved(best.values, free, share * step) for share in (1.0, 0.5)]
+        tried = [moved(best.values, free, share * step) for share in SHARES]
         found = [objective(errors, weights) for errors in evaluate([(values, None) for values in tried])]
         index = int(np.argmin(found))
         if found[index] > objective(best.errors, weights) - SMALLEST_GAIN:

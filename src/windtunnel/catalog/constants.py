@@ -23,8 +23,8 @@ class Fitted:
     ``bounds`` of the search; ``neutral`` where nothing is known; ``on``: the sources whose runs move with it, of which
     a scoped one saw half of the series; ``records``: how many runs; ``residual``: their median error; ``range``: over
     the refits with one source left out; ``helps``: how much smaller the mean clipped error of left-out runs is with it
-    than without, give or take ``error`` over sources; ``better`` and ``worse``: how many sources, left out, are better and
-    worse with it.
+    than without, give or take ``error`` over sources; ``better`` and ``worse``: how many sources, left out, are better
+    and worse with it.
     """
 
     bounds: tuple[float, float]

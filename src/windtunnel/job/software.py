@@ -74,7 +74,7 @@ class Traits:
     moe_residual_high: float = 1.05
     """Measured over projected peak memory: 10th and 90th percentile over published runs."""
     scatters_transfers: bool = False
-    """Where tensor-parallel ranks hold equal hidden states, each hands on its share and the receivers gather the rest."""
+    """Where tensor-parallel ranks hold equal hidden states, each hands on a share and the receivers gather the rest."""
     packs_by_rank: bool = False
     """A sharded optimizer packs and unpacks its traffic with one copy for every tensor of every rank."""
     receives_ahead: bool = False

@@ -126,9 +126,9 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
 def _permuted_bytes(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[float, float]:
     """Bytes that sorting tokens by expert and back moves, forward and backward.
 
-    A fused permutation reads a token and writes its k copies, its reverse the other way round; an all-to-all with several
-    local experts also sorts what arrives by expert. Indexing kernels of torch pass over every copy: forward gather, pad,
-    un-pad, weigh (in fp32: three passes unless compiled) and scatter_add, backward the gradients of each.
+    A fused permutation reads a token and writes its k copies, its reverse the other way round; an all-to-all with
+    several local experts also sorts what arrives by expert. Indexing kernels of torch pass over every copy: forward
+    gather, pad, un-pad, weigh (in fp32: three passes unless compiled) and scatter_add, backward the gradients of each.
     """
     k = moe.num_experts_per_token
     row = ctx.sequence_tokens * model.hidden_size * ctx.width

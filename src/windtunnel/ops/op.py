@@ -161,8 +161,8 @@ class Scan(Op):
 class Collective(Op):
     """``size`` bytes (the full, gathered size) over the ranks of ``group``.
 
-    ``beside``: a GEMM it can run beside. With ``pieces`` of 1 one that does not wait for it; with more the GEMM that reads
-    or writes what it moves, cut into as many along the tokens where the software overlaps them.
+    ``beside``: a GEMM it can run beside. With ``pieces`` of 1 one that does not wait for it; with more the GEMM that
+    reads or writes what it moves, cut into as many along the tokens where the software overlaps them.
     """
 
     collective: CollectiveKind

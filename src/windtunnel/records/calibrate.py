@@ -174,8 +174,8 @@ def free_constants() -> list[Free]:
 
 
 def comparable(found: Calibration) -> ErrorTable:
-    """Left-out errors as log(measured / projected step time) by kind of job; a doubtful run, whose job may not be the one
-    that ran, says nothing of them."""
+    """Left-out errors as log(measured / projected step time) by kind of job; a doubtful run, whose job may not be the
+    one that ran, says nothing of them."""
     rows = zip(found.runs.records, found.left_out, found.runs.weights, strict=True)
     return error_table((record.job, float(error)) for record, error, weight in rows if weight > 0)
 

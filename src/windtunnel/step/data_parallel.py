@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, activation, is_quantized
-from windtunnel.elementwise import TINY, Number, maximum, minimum
+from windtunnel.elementwise import TINY, Number, maximum
 from windtunnel.job.constants import Constants, DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
@@ -257,9 +257,7 @@ class DataParallel:
         precision = self._job.plan.precision
         return BYTES["fp8"] if precision.params == "fp8" else BYTES[activation(precision.compute)]
 
-    def _over(
-        self, parameters: LocalParameters, kind: str, width: float, buckets: float = 1.0
-    ) -> tuple[float, float]:
+    def _over(self, parameters: LocalParameters, kind: str, width: float, buckets: float = 1.0) -> tuple[float, float]:
         """Seconds and bytes of a collective over the parameters, in as many equal pieces as there are buckets."""
         seconds = moved = 0.0
         for count, group in ((parameters.dense, self._dense), (parameters.expert, self._expert)):
@@ -307,7 +305,7 @@ def optimizer_seconds(job: Job, sharded: Number, local: float, whole: Number) ->
 
 
 def packing_seconds(job: Job, ranks: Number) -> Number:
-    """What a host launches to pack gradients for ``ranks`` shards and to unpack parameters from them, tensor by tensor."""
+    """What a host launches to pack gradients for ``ranks`` shards and unpack parameters from them, tensor by tensor."""
     if not job.software.traits.packs_by_rank:
         return 0.0
     tensors = TENSORS_OF_A_LAYER * job.model.num_layers / job.plan.parallel.pp

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from windtunnel.dtypes import is_quantized
 from windtunnel.elementwise import Number
-from windtunnel.job.constants import HostConstants
 from windtunnel.job.job import Job
 from windtunnel.job.model import LayerSpec
 

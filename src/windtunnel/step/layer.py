@@ -96,8 +96,9 @@ class _Tally:
     def _saved(self, op: Collective) -> float:
         """Seconds of a collective that a GEMM beside it hides, less what it slows that GEMM.
 
-        A GEMM that does not wait for it hides up to its own length and is slowed by the bytes. One that does is cut into pieces, if the software
-        does that: each but the first runs beside the next share of the traffic, and small products are less efficient.
+        A GEMM that does not wait for it hides up to its own length and is slowed by the bytes. One that does is cut
+        into pieces, if the software does that: each but the first runs beside the next share of the traffic, and small
+        products are less efficient.
         """
         beside = op.beside
         if beside is None or (op.pieces > 1 and not self._how.overlap.tp_comm):
@@ -112,7 +113,7 @@ class _Tally:
         return max(0.0, seconds + alone - together)
 
     def hide_exchanges(self) -> None:
-        """Exchanges of a micro-batch run beside the compute of another in the same layer, on compute units they take."""
+        """Exchanges of a micro-batch run beside the compute of another in the same layer, on units taken from it."""
         window = sum(seconds[part] for seconds in self._seconds.values() for part in ("compute", "recompute"))
         exchanges = sum(seconds["ep"] for seconds in self._seconds.values())
         beside = min(exchanges, window)

@@ -76,8 +76,8 @@ def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
 
 
 def transfer(job: Job, source: CostSource) -> float:
-    """Seconds to hand one micro-batch's hidden states to the next stage: a share each where ranks hold shares of them, or
-    scatter what they hold whole and gather it again."""
+    """Seconds to hand one micro-batch's hidden states to the next stage: a share each where ranks hold shares of them,
+    or scatter what they hold whole and gather it again."""
     plan = job.plan
     if plan.parallel.pp == 1:
         return 0.0

@@ -55,8 +55,8 @@ def _executed_flops(op: Attention, half_length: int, constants: AttentionConstan
 
 
 def _unfused(op: Attention, accelerator: Accelerator, constants: AttentionConstants) -> OpCost:
-    """Full-square batched GEMMs (two forward, four backward), each the longer of its math and of the scores it writes or
-    reads, and the passes over the scores between them."""
+    """Full-square batched GEMMs (two forward, four backward), each the longer of its math and of the scores it writes
+    or reads, and the passes over the scores between them."""
     forward = op.phase == "F"
     square = op.batch * op.heads * op.sequence**2 / op.context
     gemms = 2 * square * (op.qk_dim + op.v_dim) * (1 if forward else 2)
