@@ -127,7 +127,8 @@ def constants() -> str:
         [
             f"`{known.name}`", f"{known.value:.4g}", known.kind,
             str(known.fitted.records), figure(known.fitted.residual),
-            "{:.3g} to {:.3g}".format(*(known.fitted.range or (0, 0))), f"{1000 * (known.fitted.helps or 0):+.2f}",
+            "{:.3g} to {:.3g}".format(*(known.fitted.range or (0, 0))),
+            f"{1000 * (known.fitted.helps or 0):+.2f} ± {1000 * (known.fitted.error or 0):.2f}",
             f"{known.fitted.better} / {known.fitted.worse}",
         ]
         for known in certificates()

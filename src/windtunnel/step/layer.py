@@ -106,8 +106,9 @@ class _Tally:
         seconds, alone = self._source.cost(op).seconds, self._source.cost(beside).seconds
         constants, shared = self._how.constants.collective, min(seconds, alone)
         if op.pieces == 1:
-            moved = op.size * (2 if op.collective == "all_reduce" else 1)
-            return max(0.0, shared - contention(moved, seconds, alone, constants.slowdown, self._how.link))
+            moved = op.size * (2 if op.collective == "all_reduce" else 1) * (1 - 1 / self._how.tp)
+            slows: float = contention(moved, seconds, alone, constants.slowdown, self._how.link)
+            return max(0.0, shared - slows)
         piece = self._source.cost(replace(beside, m=beside.m / op.pieces)).seconds
         together = piece + max((op.pieces - 1) * piece, seconds) + constants.beside_gemm * shared
         return max(0.0, seconds + alone - together)

@@ -14,6 +14,7 @@ class Settings:
     overlap: Overlap
     moe: MoePlan
     offload: Offload
+    tp: int
     cp: int
     full_graph: bool
     pcie_bandwidth: float
@@ -27,6 +28,7 @@ def settings(job: Job) -> Settings:
         overlap=job.plan.overlap,
         moe=job.plan.moe,
         offload=job.plan.offload,
+        tp=job.plan.parallel.tp,
         cp=job.plan.parallel.cp,
         full_graph=job.software.cuda_graphs == "full_iteration",
         pcie_bandwidth=job.cluster.host.pcie_bandwidth,
