@@ -276,14 +276,9 @@ class Kept:
             found = json.loads(file.read_text())
             return lambda: found
         running = self.pool.submit(work, *given)
-
-        def answer() -> Any:
-            result = running.result()
-            if file is not None:
-                file.write_text(json.dumps(result))
-            return result
-
-        return answer
+        if file is not None:
+            running.add_done_callback(lambda done: file.write_text(json.dumps(done.result())))
+        return running.result
 
 
 def case_table(kept: Kept) -> list[str]:

@@ -98,7 +98,7 @@ def test_the_network_is_anchored_on_what_was_measured(make_job):
     source = simulated_source(real)
     assert source.transfer(1e6, Placement(2, 2)) == pytest.approx(2e-5 + 1e6 / 2e9)
     assert source.collective("all_gather", 3e6, Placement(8, 8)) == pytest.approx(1e-4 + 3e6 * 7 / 8 / 1e9)
-    assert real.constants.data_parallel.slowdown == 0.4
+    assert real.constants.collective.slowdown == 0.4
     assert anchored(job, profile([])) == job
 
 

@@ -165,3 +165,13 @@ def test_a_space_of_one_plan_has_one_shape(job: Job) -> None:
     space = Space(tuple(replace(axis, values=axis.values[:1]) for axis in default_space(job).axes))
     assert len(list(shapes(Moves(job, space)))) == 1
     assert list(shapes(Moves(job, Space((Axis("plan.parallel.tp", (3,)),))))) == []
+
+
+def test_where_time_is_not_the_aim_it_rules_nothing_out(job: Job) -> None:
+    axes = default_space(job).pinned(
+        {"cluster.num_accelerators": (8, 16), "plan.offload.activations": ("none", "full")}
+    )
+    fast, lean = (PROPOSERS["local"](Ground(job=job, space=axes, by_time=by_time)) for by_time in (True, False))
+    assert fast.trading == {"cluster.num_accelerators"}
+    assert lean.trading >= {"cluster.num_accelerators", "plan.recompute", "plan.offload.optimizer"}
+    assert any("plan.offload.activations" in rung for rung in fast.rungs)

@@ -17,9 +17,8 @@ import torch.multiprocessing as mp
 sys.path.insert(0, str(Path(__file__).parents[1] / "hybrid"))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pace import pace, quiet_seconds
 from place import plans, program
-from ranks import latest, pace, timed
-from train import QUIET
 from truth import trainer
 
 Steps = dict[str, list[float]]
@@ -40,11 +39,8 @@ def rank(index: int, folder: str, rounds: int, seed: int) -> None:
         shuffled.shuffle(order)
         before = pace()
         for name, step in order:
-            dist.barrier()
-            seconds = latest(timed(step))
-            after = pace()
-            found[name].append(seconds * QUIET / ((before + after) / 2))
-            before = after
+            seconds, before = quiet_seconds(step, before)
+            found[name].append(seconds)
         gc.collect()
     if index == 0:
         torch.save({name: series[1:] for name, series in found.items()}, f"{folder}/steps.pt")

@@ -1,7 +1,7 @@
 """A real training run of two ranks: torchrun --nproc-per-node 2 train.py JOB RESULT.
 
 Each step is divided by the pace of the machine around it, so that a run beside other work reports what a quiet machine
-would take: seconds at a pace of ``QUIET``.
+would take: seconds at the quiet pace.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).parents[1] / "hybrid"))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pace import pace, quiet_seconds
 from place import key, plans
-from ranks import latest, pace, timed
 from truth import trainer
 
 from windtunnel.catalog.jobs import load_job
 
-QUIET = 0.06
-"""Seconds of the fixed piece of work on two idle cores."""
 WARM_UP, STEPS = 2, 15
 
 
@@ -43,11 +41,8 @@ def main(job_file: str, result: str) -> None:
         step()
     found, before = [], pace()
     for _ in range(STEPS):
-        dist.barrier()
-        seconds = latest(timed(step))
-        after = pace()
-        found.append(seconds * QUIET / ((before + after) / 2))
-        before = after
+        seconds, before = quiet_seconds(step, before)
+        found.append(seconds)
     if dist.get_rank() == 0:
         Path(result).write_text(json.dumps({"step_time": statistics.median(found), "steps": STEPS}))
     dist.barrier()

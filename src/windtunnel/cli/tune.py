@@ -73,7 +73,7 @@ def tune(
         from windtunnel.cli.studies import studied
 
         done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
-        trials = [trial for trial in done.study.trials if trial.number not in done.study.twins]
+        trials = [trial for trial in done.study.trials if not trial.twin]
         progress, notes = done.progress, done.notes
         document = answered(search, progress, done, tried(search, progress))
     else:

@@ -27,8 +27,11 @@ def anchored(job: Job, profile: Profile) -> Job:
     constants = job.constants
     slowdown = profile.find(calibration_key(SLOWDOWN))
     if slowdown is not None:
-        rates = replace(constants.data_parallel, slowdown=slowdown.seconds, reduce_hidden=1.0)
-        constants = replace(constants, data_parallel=rates)
+        constants = replace(
+            constants,
+            data_parallel=replace(constants.data_parallel, reduce_hidden=1.0),
+            collective=replace(constants.collective, slowdown=slowdown.seconds),
+        )
     scale_up = job.cluster.scale_up
     constants = _point_to_point(profile, constants, scale_up)
     if fitted:
