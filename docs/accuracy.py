@@ -25,7 +25,7 @@ from typing import Any
 from windtunnel.calibration.anchor import WITHIN, anchor, comparable_runs
 from windtunnel.calibration.gap import constants_that_explain
 from windtunnel.calibration.intervals import error_table
-from windtunnel.catalog.calibration import spreads
+from windtunnel.catalog.calibration import evidence, spreads
 from windtunnel.catalog.constants import FITTED, certificates
 from windtunnel.catalog.records import SkippedRecord, load_records
 from windtunnel.job.record import Record
@@ -131,7 +131,8 @@ def constants() -> str:
         [
             f"`{known.name}`", f"{known.value:.4g}", known.kind,
             str(known.fitted.records), figure(known.fitted.residual),
-            "{:.3g} to {:.3g}".format(*(known.fitted.range or (0, 0))), f"{1000 * (known.fitted.helps or 0):+.2f}",
+            "{:.3g} to {:.3g}".format(*(known.fitted.range or (0, 0))),
+            f"{1000 * (known.fitted.helps or 0):+.2f} ± {1000 * (known.fitted.error or 0):.2f}",
             f"{known.fitted.better} / {known.fitted.worse}",
         ]
         for known in certificates()
@@ -151,10 +152,11 @@ def left_out(calibration: dict[str, Any]) -> str:
 
 
 def intervals(calibration: dict[str, Any], loaded: dict[str, Record]) -> str:
-    """Each run judged by the errors of other sources' left-out runs."""
+    """Each run judged by the errors of other sources' left-out runs; doubtful ones are judged and judge nothing."""
     errors = {row["id"]: row["left_out"] for row in calibration["records"] if row["id"] in loaded}
     runs = [(loaded[key], error) for key, error in errors.items() if loaded[key].file != GRID]
-    everything = [(loaded[key], error) for key, error in errors.items()]
+    doubtful = evidence().doubtful.keys()
+    everything = [(loaded[key], error) for key, error in errors.items() if not {loaded[key].series, key} & doubtful]
     judged = []
     for source in dict.fromkeys(record.file for record, _ in runs):
         table = error_table((r.job, e) for r, e in everything if r.file != source)

@@ -1,4 +1,5 @@
-"""Writes the tables of docs/studies.md: python docs/studies.py. Some minutes; every figure is seeded.
+"""Writes the tables of docs/studies.md: python docs/studies.py [TABLE…] [--keep FOLDER]. An hour of one core; every
+figure is seeded. What is worked out is kept in the folder, and taken from there by the next run.
 
 The rows of the tuning agent need windtunnel[agent]; its recorded conversation is docs/conversation.jsonl, written by
 python docs/studies.py record.
@@ -73,6 +74,23 @@ SPACES = [
     ("llama3.1-70b", "mi300x", 64, 8192, 128, "primus"),
 ]
 """Model, accelerator, their number, tokens per sequence, sequences per step, framework; the job says nothing else."""
+HELD_OUT = [
+    ("mistral-7b", "h200-sxm-141gb", 16, 32768, 32, "torchtitan"),
+    ("llama3.2-3b", "l40s-48gb", 16, 4096, 128, "megatron-core"),
+    ("gpt-oss-20b", "h100-sxm-80gb", 16, 8192, 128, "megatron-core"),
+    ("olmoe-1b-7b", "a100-sxm-80gb", 16, 4096, 256, "megatron-core"),
+    ("qwen3-235b-a22b", "h800-sxm-80gb", 128, 4096, 512, "megatron-core"),
+    ("llama2-70b", "a100-sxm-80gb", 64, 4096, 256, "nemo"),
+    ("glm-4.5-air", "b200-180gb", 64, 8192, 256, "megatron-bridge"),
+    ("qwen3-32b", "mi325x", 32, 8192, 128, "primus"),
+    ("opt-30b", "a100-sxm-40gb", 64, 2048, 256, "deepspeed"),
+    ("moonlight-16b-a3b", "h100-sxm-80gb", 32, 8192, 256, "megatron-core"),
+    ("llama3.1-405b", "h100-sxm-80gb", 256, 8192, 256, "megatron-core"),
+    ("qwen2-57b-a14b", "mi300x", 32, 4096, 256, "primus"),
+]
+"""Spaces on which nothing was shaped."""
+RUNS = (("seed", 60), ("local", 300), ("seed+local", 300), ("random", 60))
+"""Proposers and the calls they get in a space."""
 CALLS = (12, 30, 60)
 WORLDS = 10
 SPREAD = 0.05
@@ -168,17 +186,20 @@ def after(curve: list[float], calls: int) -> float:
     return curve[min(calls, len(curve)) - 1]
 
 
-def one_space(index: int) -> list[str]:
-    space = SPACES[index]
-    place = place_of(space)
-    search = certified(place, top=1)
+def optimum(space: tuple[Any, ...]) -> list[float]:
+    """Its step time, and how many plans are legal."""
+    search = certified(place_of(space), top=1)
     assert search.best is not None
-    seed, local = studied(place, "seed", 60), studied(place, "local", 300)
-    both, random = studied(place, "seed+local", 300), studied(place, "random", 60)
-    curves = ((seed, 60), (local, 300), (both, 300), (random, 60))
-    gaps = [_percent(after(curve, calls) / search.best.step_time - 1) for curve, calls in curves]
-    name = f"{space[0]}, {space[2]} {space[1]}, {space[5]}"
-    return [name, f"{search.legal:,}", *gaps, str(len(local))]
+    return [search.best.step_time, search.legal]
+
+
+def one_run(space: tuple[Any, ...], names: str, calls: int) -> list[float]:
+    return studied(place_of(space), names, calls)
+
+
+def named(space: tuple[Any, ...]) -> str:
+    parts = space[1].split("-")
+    return f"{space[0]}, {space[2]} {'-'.join(dict.fromkeys((parts[0], parts[-1])))}, {space[5]}"
 
 
 class Cluster(Projecting):
@@ -225,40 +246,78 @@ def one_world(world: int, plans: list[Plan]) -> dict[str, list[float]]:
     return {name: [after(curve, calls) / best - 1 for calls in CALLS] for name, curve in curves.items()}
 
 
-def case_table(pool: ProcessPoolExecutor) -> list[str]:
-    del pool
-    place = Place(CASE)
-    baseline = project(place.vary({})).step_time
-    rows = []
-    for names, calls in (("seed", 60), ("seed+local", 300)):
-        start = perf_counter()
-        curve = studied(place, names, calls)
-        row = [f"`{names.replace('+', ',')}`", f"{len(curve)} calls", f"{curve[-1]:.3f} s"]
-        rows.append([*row, f"{baseline / curve[-1] - 1:+.1%}", f"{perf_counter() - start:.0f} s"])
+def one_case(names: str, calls: int) -> list[float]:
+    """Calls, the best step, seconds."""
     start = perf_counter()
-    search = certified(place)
+    curve = studied(Place(CASE), names, calls)
+    return [len(curve), curve[-1], perf_counter() - start]
+
+
+def whole_case() -> list[float]:
+    """Plans scored and timed, the best step, seconds."""
+    start = perf_counter()
+    search = certified(Place(CASE))
     assert search.best is not None
-    row = [
-        "`exhaustive`",
-        f"{search.evaluated:,} scored, {search.exactly_timed:,} timed",
-        f"{search.best.step_time:.3f} s",
-    ]
-    rows.append([*row, f"{baseline / search.best.step_time - 1:+.1%}", f"{perf_counter() - start:.0f} s, certified"])
+    return [search.evaluated, search.exactly_timed, search.best.step_time, perf_counter() - start]
+
+
+class Kept:
+    """Two processes, and a folder of what they came to before."""
+
+    def __init__(self, pool: ProcessPoolExecutor, folder: Path | None) -> None:
+        self.pool = pool
+        self.folder = folder
+
+    def start(self, work: Callable[..., Any], *given: Any) -> Callable[[], Any]:
+        """Begin; what is returned waits for the answer."""
+        name = blake2b(repr((work.__name__, given)).encode(), digest_size=8).hexdigest()
+        file = None if self.folder is None else self.folder / f"{work.__name__}-{name}.json"
+        if file is not None and file.exists():
+            found = json.loads(file.read_text())
+            return lambda: found
+        running = self.pool.submit(work, *given)
+        if file is not None:
+            running.add_done_callback(lambda done: file.write_text(json.dumps(done.result())))
+        return running.result
+
+
+def case_table(kept: Kept) -> list[str]:
+    baseline = project(Place(CASE).vary({})).step_time
+    runs = [(names, kept.start(one_case, names, calls)) for names, calls in (("seed", 60), ("seed+local", 300))]
+    whole = kept.start(whole_case)
+    rows = []
+    for names, answer in runs:
+        calls, best, seconds = answer()
+        gain = f"{baseline / best - 1:+.1%}"
+        rows.append([f"`{names.replace('+', ',')}`", f"{calls} calls", f"{best:.3f} s", gain, f"{seconds:.0f} s"])
+    scored, timed, best, seconds = whole()
+    looked = f"{scored:,} scored, {timed:,} timed"
+    gain = f"{baseline / best - 1:+.1%}"
+    rows.append(["`exhaustive`", looked, f"{best:.3f} s", gain, f"{seconds:.0f} s, certified"])
     return _table(["proposer", "looked at", "best step", "gain over the baseline", "one core"], rows)
 
 
-def space_table(pool: ProcessPoolExecutor) -> list[str]:
-    rows = list(pool.map(one_space, range(len(SPACES))))
-    columns = range(2, 6)
-    within = [f"{sum(float(row[c].split()[0]) <= 1.0 for row in rows)} of {len(rows)}" for c in columns]
-    head = ["space", "legal plans", "seed, 60", "local, 300", "seed,local, 300", "random, 60",
-            "calls of local"]  # fmt: skip
-    return _table(head, [*rows, ["**within 1 %**", "", *within, ""]])
+def space_table(kept: Kept, spaces: list[tuple[Any, ...]] = SPACES) -> list[str]:
+    started = [
+        (space, kept.start(optimum, space), [kept.start(one_run, space, *run) for run in RUNS]) for space in spaces
+    ]
+    rows, within = [], [0] * len(RUNS)
+    for space, best, runs in started:
+        seconds, legal = best()
+        gaps = [after(run(), calls) / seconds - 1 for run, (_, calls) in zip(runs, RUNS, strict=True)]
+        within = [count + (gap <= 0.01) for count, gap in zip(within, gaps, strict=True)]
+        rows.append([named(space), f"{legal:,}", *map(_percent, gaps)])
+    head = ["space", "plans", *(f"{names.replace('+', ',')}, {calls}" for names, calls in RUNS)]
+    return _table(head, [*rows, ["**within 1 %**", "", *(f"{count} of {len(rows)}" for count in within)]])
 
 
-def world_table(pool: ProcessPoolExecutor) -> list[str]:
+def held_out_table(kept: Kept) -> list[str]:
+    return space_table(kept, HELD_OUT)
+
+
+def world_table(kept: Kept) -> list[str]:
     plans = certified(Place(CASE), top=60).found
-    worlds = list(pool.map(one_world, range(WORLDS), [plans] * WORLDS))
+    worlds = [answer() for answer in [kept.start(one_world, world, plans) for world in range(WORLDS)]]
     rows = []
     for name in worlds[0]:
         middle = [_percent(median(world[name][k] for world in worlds)) for k in range(len(CALLS))]
@@ -276,16 +335,17 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-TABLES = {"case": case_table, "worlds": world_table, "spaces": space_table}
+TABLES = {"case": case_table, "worlds": world_table, "spaces": space_table, "held-out": held_out_table}
 
 
-def main(names: list[str]) -> None:
-    if names == ["record"]:
+def main(words: list[str]) -> None:
+    if words == ["record"]:
         record()
         return
+    folder = Path(words[words.index("--keep") + 1]) if "--keep" in words else None
     with ProcessPoolExecutor(2) as pool:
-        for name in names or TABLES:
-            table = "\n".join(TABLES[name](pool))
+        for name in [word for word in words if word in TABLES] or TABLES:
+            table = "\n".join(TABLES[name](Kept(pool, folder)))
             pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
             page = re.sub(pattern, lambda found, t=table: f"{found[1]}{t}\n{found[2]}", PAGE.read_text(), flags=re.S)
             PAGE.write_text(page)

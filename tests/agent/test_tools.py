@@ -188,10 +188,10 @@ def test_gaps_find_what_the_oracle_adds_to_the_model() -> None:
     ]  # fmt: skip
     bench.trials = [tried(k, plan, 1.10 if plan["plan.parallel.tp"] == 4 else 1.03) for k, plan in enumerate(plans)]
     found = gaps(bench)
-    assert found.count == len(plans)
+    assert len(found.corrections) == len(plans)
     for plan in plans:
         expected = 1.10 if plan["plan.parallel.tp"] == 4 else 1.03
-        assert found.factor(plan) == pytest.approx(expected, rel=0.004)
+        assert found.factor(plan) == pytest.approx(expected, rel=0.006)
     assert found.document["gaps"][0]["path"] == "plan.parallel.tp"
     unseen = {**plans[0], "plan.batch.micro_batch_size": 2}
     assert found.promise(unseen) < found.factor(unseen)

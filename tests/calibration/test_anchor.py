@@ -7,7 +7,7 @@ from math import log
 
 import pytest
 
-from windtunnel.calibration.anchor import WITHIN, anchor, anchored, comparable_runs
+from windtunnel.calibration.anchor import WITHIN, anchor, anchored, attributed, comparable_runs
 from windtunnel.calibration.gap import constants_that_explain, derivatives, parts_that_explain
 from windtunnel.calibration.intervals import Spreads
 from windtunnel.projection.project import project, step_time
@@ -50,6 +50,8 @@ def test_an_error_that_a_constant_makes_is_given_to_the_constant(make_job, job):
     found = anchor(job, own, sharp, step_time)
     assert found.values["stream.slowdown"] / job.constants.stream.slowdown == pytest.approx(1.2, rel=0.05)
     assert found.factor == pytest.approx(1, abs=0.01)
+    before = job.constants.stream.slowdown
+    assert attributed(job, found) == (("stream.slowdown", before, found.values["stream.slowdown"]),)
 
 
 def test_more_runs_leave_less_doubt_and_the_document_adds_up(job, larger):

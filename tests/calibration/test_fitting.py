@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.calibration.fit import CLIP, Free, Trial, fit, gain, heard, linearise, objective, without
+from windtunnel.calibration.fit import CLIP, Free, Trial, fit, gain, heard, linearise, objective, paired, without
 
 SLOPES = np.array([[0.5, 0.0], [0.4, 0.1], [0.0, 0.6], [0.1, 0.5], [0.3, 0.3], [0.2, 0.0]])
 """d log step time / d log constant of six runs."""
@@ -94,3 +94,16 @@ def test_a_true_constant_helps_runs_that_were_left_out_and_a_false_one_does_not(
     assert true.helps
     false = gain(best, free(), 1, errors["b"], WEIGHTS, NOBODY, groups)
     assert false.pooled == pytest.approx(0, abs=0.01)
+
+
+def test_a_gain_is_that_of_unseen_runs_and_doubts_what_one_group_alone_says():
+    groups = [np.arange(4) == index for index in range(4)]
+    weights = np.ones(4)
+    without = np.array([0.1, -0.1, 0.1, 0.1])
+    alike = paired(without, without / 2, weights, groups)
+    assert (alike.pooled, alike.error) == pytest.approx((0.05, 0.0))
+    assert (alike.better, alike.worse, alike.helps) == (4, 0, True)
+    one = paired(without, np.array([0.0, -0.1, 0.1, 0.1]), weights, groups)
+    assert one.pooled == pytest.approx(0.025)
+    assert one.error == pytest.approx(0.025)
+    assert not paired(without, without, weights, groups).helps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel.calibration.intervals import FEWEST, LEVEL, error_table, kind_of, quantile, with_interval
+from windtunnel.calibration.intervals import BORROWED, FEWEST, LEVEL, error_table, kind_of, quantile, with_interval
 from windtunnel.projection.project import project
 
 
@@ -76,3 +76,11 @@ def test_what_makes_jobs_comparable(make_job, job):
     fp4 = make_job({"plan.precision.compute": "nvfp4", "cluster.accelerator": "b200-180gb"})
     assert kind_of(fp4).precision == "fp4"
     assert kind_of(make_job({"software.date": "2023-05"})).framework == "megatron-core eager"
+
+
+def test_a_small_group_is_drawn_towards_the_wider_one(make_job, job):
+    fp8 = make_job({"plan.precision.compute": "fp8_delayed"})
+    own = [(fp8, 0.5)] * FEWEST
+    table = error_table([*errors(job), *own])
+    high, wider = table.groups["dense fp8"].high[0], table.groups["dense"].high[0]
+    assert high == pytest.approx((FEWEST * 0.5 + BORROWED * wider) / (FEWEST + BORROWED))

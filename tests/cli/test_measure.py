@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +153,17 @@ def test_pilots_anchor_the_memory_and_check_the_sum(cli, make_job, tmp_path):
     for verb in ("project", "memory"):
         assert "residuals of measured pilots" in cli(verb, *JOB, "--profile", str(path)).out
     assert "pilot of 4 layers" in cli("project", *JOB, "--profile", str(path)).out
+
+
+def test_records_of_the_device_are_checked_on_its_seconds(cli, profile_file):
+    records = (str(Path(__file__).parents[2] / "docs" / "records.yaml"),)
+    plain = cli("validate", *records, "--json").document["records"]
+    measured = cli("validate", *records, "--profile", profile_file, "--json").document["records"]
+    assert {row["id"] for row in measured} == {row["id"] for row in plain}
+    assert {row["skipped"] for row in measured if row["skipped"]} <= {"not measured on NVIDIA H100 80GB HBM3"} | {
+        row["skipped"] for row in plain
+    }
+    assert cli("validate", *records, "--profile", "nowhere.yaml").code == 2
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch.nn") is not None, reason="torch is here")

@@ -131,6 +131,17 @@ def test_a_front_trades_cost_against_time(cli: Any, job_file: str) -> None:
     assert studied["objective"]["names"] == ["time_to_train", "cost", "accelerators"]
 
 
+def test_every_search_trades_time_memory_and_accelerators(cli: Any, job_file: str) -> None:
+    found = cli("tune", job_file, *NARROW, "--vary", "cluster.num_accelerators=4,8", "--json").document["pareto"]
+    points = [(item["step_time"], item["peak_device"], item["accelerators"]) for item in found]
+    assert {point[2] for point in points} == {4, 8}
+    assert points == sorted(points)
+    for one in points:
+        assert not any(other != one and all(a <= b for a, b in zip(other, one, strict=True)) for other in points)
+    fewer = cli("tune", job_file, *NARROW, "--objective", "throughput,accelerators", "--json").document["objective"]
+    assert len({values["values"][1] for values in fewer["front"]}) >= 2
+
+
 def test_more_memory_never_costs_throughput(cli: Any, job_file: str) -> None:
     done = cli("tune", job_file, *NARROW, "--what-if", "--json")
     more_memory, more_accelerators = done.document["buys"]

@@ -98,7 +98,7 @@ def test_the_network_is_anchored_on_what_was_measured(make_job):
     source = simulated_source(real)
     assert source.transfer(1e6, Placement(2, 2)) == pytest.approx(2e-5 + 1e6 / 2e9)
     assert source.collective("all_gather", 3e6, Placement(8, 8)) == pytest.approx(1e-4 + 3e6 * 7 / 8 / 1e9)
-    assert real.constants.data_parallel.slowdown == 0.4
+    assert real.constants.collective.slowdown == 0.4
     assert anchored(job, profile([])) == job
 
 
@@ -131,3 +131,22 @@ def test_what_a_backward_executes_again_takes_what_it_was_measured_to_take(make_
     assert forward.time.recompute == pytest.approx(1.0 * times)
     assert measured.time.recompute == pytest.approx(0.7 * times)
     assert measured.time.compute == pytest.approx(forward.time.compute)
+
+
+def test_other_group_sizes_keep_the_catalogs_ratio_to_what_was_measured(make_job):
+    job = make_job()
+    before = {(fit.op, fit.ranks): fit for fit in job.cluster.scale_up.fits}
+    pair = before["all_gather", 2]
+    twice = [  # a link that takes twice as long for everything
+        (
+            collective_key("all_gather", 2, 2, size),
+            2 * (pair.latency + pair.root * size**0.5 + size / 2 / pair.bandwidth),
+        )
+        for size in (2.0**16, 2.0**20, 2.0**28)
+    ]
+    after = {(fit.op, fit.ranks): fit for fit in anchored(job, profile(twice)).cluster.scale_up.fits}
+    ratio = before["all_gather", 8].bandwidth / after["all_gather", 8].bandwidth
+    assert ratio == pytest.approx(2, rel=0.05)
+    assert after["all_gather", 8].latency > 1.2 * before["all_gather", 8].latency
+    assert after["all_reduce", 8] == before["all_reduce", 8]
+    assert after.keys() == before.keys()

@@ -74,6 +74,8 @@ def job_of(model: str, plan: str) -> Job:
                 "sharding": {"strategy": "ddp"},
                 "overlap": {"grad_reduce": False, "param_gather": False},
                 "precision": {"compute": "fp32", "grad_reduce": "fp32"},
+                "loss": {"implementation": "native"},
+                "recompute": {"policy": "none"},
                 "batch": {"micro_batch_size": 2, "global_batch_size": batch, "sequence_length": 128},
                 **spelled,
             },

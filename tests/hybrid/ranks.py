@@ -85,6 +85,13 @@ def latest(seconds: float) -> float:
     return both.item()
 
 
+def average(seconds: float) -> float:
+    """The mean of what both ranks took."""
+    both = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(both)
+    return both.item() / 2
+
+
 class Kernels:
     """What is measured, made once for all configurations that need it."""
 
@@ -128,9 +135,11 @@ class Kernels:
 
 
 def _unit(sized: Sizes, kernel: UnitKernel) -> Samples:
-    """With a co-runner, the other rank; ranks that wait for each other are as slow as the slower one."""
+    """With a co-runner, the other rank. Ranks that wait for each other inside a layer are as slow as the slower one;
+    those that meet at the end of a step take what they take on average."""
     dist.barrier()
-    return {unit_key(sized, phase, 1): latest(value) for phase, value in kernel.run(LEAST).items()}
+    both = latest if sized.tp > 1 else average
+    return {unit_key(sized, phase, 1): both(value) for phase, value in kernel.run(LEAST).items()}
 
 
 def _gathered(sized: Sizes, kernel: UnitKernel) -> Samples:

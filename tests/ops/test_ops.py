@@ -34,6 +34,7 @@ WHOLE = Context(
     activation_input=2.0,
     fused_kernels=True,
     compiled=False,
+    torch_routing=False,
     kept_tensors="megatron",
     weighs_in_experts=True,
     fused_qkv=False,

@@ -49,7 +49,7 @@ def free(job: Job) -> list[Free]:
     constants = job.constants
     return [
         Free(name="stream.slowdown", start=constants.stream.slowdown, neutral=1.0, low=1.0, high=4.0),
-        Free(name="expert.hidden", start=0.8, neutral=0.75, low=0.5, high=0.95),
+        Free(name="expert.host_wait", start=8e-5, neutral=6e-5, low=5e-6, high=2e-4),
     ]
 
 
@@ -88,8 +88,8 @@ def test_calibration_finds_what_made_the_runs_and_refuses_what_does_nothing(made
     found = calibrate(runs, free(made[0].job), {}, evaluate)
     values = {constant.name: constant for constant in found.constants}
     assert values["stream.slowdown"].value == pytest.approx(2.6, rel=0.05)
-    assert values["expert.hidden"].refused
-    assert values["expert.hidden"].value == 0.75
+    assert values["expert.host_wait"].refused
+    assert values["expert.host_wait"].value == 6e-5
     assert values["stream.slowdown"].kind == "global"
     assert values["stream.slowdown"].on == ("one", "two", "three")
     assert np.abs(found.in_sample).max() < 0.02

@@ -214,10 +214,17 @@ def test_no_legal_neighbour_that_fits_is_faster(searched: Any) -> None:
 
 
 def test_the_front_trades_time_for_memory(searched: Any) -> None:
-    front = pareto(searched[3])
+    front = pareto(searched[3], 8)
     times, peaks = [point[0] for point in front], [point[1] for point in front]
     assert times == sorted(times)
     assert peaks == sorted(peaks, reverse=True)
+
+
+def test_a_front_keeps_what_needs_fewer_accelerators() -> None:
+    few, many = {"cluster.num_accelerators": 8}, {}
+    points = [(4.0, 9.0, few), (2.0, 9.0, many), (3.0, 9.0, many), (5.0, 8.0, many), (6.0, 8.0, few), (7.0, 9.0, few)]
+    front = pareto(Progress(front=points), 16)
+    assert front == [(2.0, 9.0, many), (4.0, 9.0, few), (5.0, 8.0, many), (6.0, 8.0, few)]
 
 
 def test_fewer_accelerators_hold_a_small_model(make_job: MakeJob) -> None:

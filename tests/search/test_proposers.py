@@ -103,7 +103,7 @@ def test_the_seed_begins_with_the_baseline_and_gives_reasons(place: Any) -> None
     assert study.trials[0].changes == {}
     assert study.trials[0].reason == "the baseline"
     kinds = {trial.reason.split()[0].rstrip(":") for trial in study.trials}
-    assert {"every", "sweep", "grid"} <= kinds
+    assert {"every", "shape", "sweep"} <= kinds
 
 
 def test_local_starts_from_the_best_of_those_before_it(place: Any) -> None:

@@ -75,14 +75,26 @@ def test_collectives_over_two_ranks(tmp_path: Path) -> None:
     assert {("all_gather", 2), ("all_reduce", 2), ("reduce_scatter", 2), ("all_to_all", 2)} <= fits
 
 
-def test_a_session_through_the_queue(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", ["local", "debug"])
+def test_a_session_through_the_queue(tmp_path: Path, cluster: str) -> None:
     pytest.importorskip("submitit")
     from windtunnel.measure.slurm import submitted
 
     bench = Bench(threads=1, effort=Effort(warm_up=0.1, sampling=0.1))
     path = str(tmp_path / "p.yaml")
-    results = submitted(suite("smoke")[:4], path, bench, cluster="local")
+    results = submitted(suite("smoke")[:4], path, bench, cluster=cluster)
     assert len(results) == len(read_profile(path).entries) == 4
+
+
+def test_collectives_through_the_queue(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    from windtunnel.measure.slurm import Network, submitted
+
+    path = str(tmp_path / "p.yaml")
+    network = Network(job_from_mapping(JOB), 2)
+    results = submitted((), path, Bench(threads=1), network=network, cluster="local")
+    assert len(results) > 15
+    assert {entry.key.op.partition("/")[0] for entry in read_profile(path).entries} >= {"collective"}
 
 
 def _borders(rank: int, folder: str, sequence: bool) -> None:

@@ -3,113 +3,77 @@ not."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, log, sqrt
 from typing import Any
-
-import numpy as np
 
 from windtunnel.agent import views
 from windtunnel.agent.bench import Bench
 from windtunnel.errors import WindtunnelError
+from windtunnel.search.corrected import Corrections, Features
 from windtunnel.search.moves import Moves
 from windtunnel.search.space import EVEN, LAYOUT
 
-SPREAD = 0.05
-"""Guess of the spread of one value's effect on the logarithm of the step time; it says how much one trial proves."""
-NOISE = 0.005
-"""Guess of the same of a repeated run."""
-COMMON = 1.0
-"""What may be common to all trials: nothing is known of it beforehand."""
+Key = tuple[str, str]
+"""A path and its value, as text."""
+SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Logarithms of measured over projected seconds: common to all trials, and what each value of an axis adds.
+    """What trials have corrected. ``trials`` counts those with each value; where the model is the oracle (``exact``)
+    nothing else may be hoped for."""
 
-    Effects are estimated together, by least squares drawn towards none (ridge), so that one value does not get what
-    another caused.
-    """
-
-    common: float
-    effects: Mapping[tuple[str, str], float]
-    trials: Mapping[tuple[str, str], int]
-    seen: frozenset[tuple[str, str]]
-    count: int
+    corrections: Corrections
+    trials: Mapping[Key, int]
     moves: Moves
-    doubt: float = SPREAD
-    """What a value that no trial had may still add: nothing where the model itself is the oracle."""
+    exact: bool
 
     def factor(self, changes: Mapping[str, Any]) -> float:
-        """What the trials say a plan takes, over what the model says."""
-        values = (key_of(self.moves, changes, axis.path) for axis in self.moves.axes)
-        return exp(self.common + sum(self.effects.get(key, 0.0) for key in values))
+        """What a plan takes as far as trials have shown, over what the model says."""
+        return self.corrections.factor(self._features(changes))
 
     def promise(self, changes: Mapping[str, Any]) -> float:
-        """The same one standard deviation lower: values that no trial had may yet turn out well."""
-        values = (key_of(self.moves, changes, axis.path) for axis in self.moves.axes)
-        unproven = sum(key not in self.seen for key in values) if self.count else 0
-        return self.factor(changes) * exp(-self.doubt * sqrt(unproven))
+        """The same as good as it may well be: values that were seldom tried may help."""
+        return self.factor(changes) if self.exact else self.corrections.hope(self._features(changes))
 
     @property
     def document(self) -> dict[str, Any]:
+        """The largest effects, of values that some trials had and others had not."""
+        common, count = self.corrections.factor(()), len(self.corrections)
+        effects = {key: self._effect(key) / common - 1 for key, number in self.trials.items() if number < count}
         rows = [
-            {"path": path, "value": value, "trials": self.trials[path, value], "effect": views.percent(exp(effect) - 1)}
-            for (path, value), effect in sorted(self.effects.items(), key=lambda item: -abs(item[1]))
+            {"path": path, "value": value, "trials": self.trials[path, value], "effect": views.percent(effect)}
+            for (path, value), effect in sorted(effects.items(), key=lambda item: -abs(item[1]))
         ]
-        return {"measured_over_model": views.percent(exp(self.common) - 1), "of_trials": self.count, "gaps": rows[:40]}
+        return {"measured_over_model": views.percent(common - 1), "of_trials": count, "gaps": rows[:SHOWN]}
+
+    def _effect(self, key: Key) -> float:
+        return self.corrections.factor(self.corrections.features([key]))
+
+    def _features(self, changes: Mapping[str, Any]) -> Features:
+        return self.corrections.features(_keys(self.moves, changes))
 
 
-def key_of(moves: Moves, changes: Mapping[str, Any], path: str) -> tuple[str, str]:
-    value = moves.value(changes, path)
-    return path, repr(value if path != LAYOUT or value == EVEN else "uneven")
+def _keys(moves: Moves, changes: Mapping[str, Any]) -> list[Key]:
+    """The plan's value on each axis; layouts count as even or not."""
+    values = {axis.path: moves.value(changes, axis.path) for axis in moves.axes}
+    if values.get(LAYOUT, EVEN) != EVEN:
+        values[LAYOUT] = "uneven"
+    return [(path, repr(value)) for path, value in values.items()]
 
 
 def gaps(bench: Bench) -> Gaps:
-    """The trials that ran, against the model. Values that every trial has tell nothing and are left out."""
-    moves = Moves(bench.job, bench.space)
-    logs, rows = list[float](), list[list[tuple[str, str]]]()
+    """The trials that ran, against the model."""
+    moves, corrections, counts = Moves(bench.job, bench.space), Corrections(), Counter[Key]()
     for trial in bench.trials:
         if trial.outcome.status == "ok" and trial.outcome.step_time and trial.values:
             try:
-                logs.append(log(trial.outcome.step_time / bench.project(trial.changes).step_time))
+                projected = bench.project(trial.changes).step_time
             except WindtunnelError:
                 continue
-            rows.append([key_of(moves, trial.changes, axis.path) for axis in moves.axes])
-    counts: dict[tuple[str, str], int] = {}
-    for row in rows:
-        for key in row:
-            counts[key] = counts.get(key, 0) + 1
-    names = [key for key, count in counts.items() if count < len(rows)]
-    common, effects = _estimated(logs, rows, names)
-    return Gaps(
-        common=common,
-        effects=effects,
-        trials={key: counts[key] for key in names},
-        seen=frozenset(counts),
-        count=len(rows),
-        moves=moves,
-        doubt=0.0 if bench.simulated else SPREAD,
-    )
-
-
-def _estimated(
-    logs: list[float], rows: list[list[tuple[str, str]]], names: list[tuple[str, str]]
-) -> tuple[float, dict[tuple[str, str], float]]:
-    """Posterior means of a linear model with independent normal effects."""
-    if not rows:
-        return 0.0, {}
-    columns = {name: index for index, name in enumerate(names, start=1)}
-    design = np.zeros((len(rows), len(names) + 1))
-    design[:, 0] = 1.0
-    for index, row in enumerate(rows):
-        for key in row:
-            if key in columns:
-                design[index, columns[key]] = 1.0
-    prior = np.full(len(names) + 1, SPREAD**2)
-    prior[0] = COMMON**2
-    weighted = design * prior
-    solved = np.linalg.solve(weighted @ design.T + NOISE**2 * np.eye(len(rows)), np.array(logs))
-    found = weighted.T @ solved
-    return float(found[0]), {name: float(found[index]) for name, index in columns.items()}
+            keys = _keys(moves, trial.changes)
+            corrections.learn(corrections.features(keys), projected, trial.outcome.step_time)
+            counts.update(keys)
+    return Gaps(corrections=corrections, trials=counts, moves=moves, exact=bench.simulated)

@@ -18,6 +18,8 @@ from windtunnel.calibration.intervals import LEVEL, Spreads
 from windtunnel.job.job import Job
 from windtunnel.projection.result import Explanation, Projection, Provenance, Uncertainty
 
+NOTICEABLE = 0.005
+"""Relative move of a constant below which it explains nothing."""
 WITHIN = 1.2816
 """Standard deviations on either side that hold ``LEVEL`` of a normal distribution."""
 
@@ -53,6 +55,13 @@ def anchor(job: Job, own: Sequence[tuple[Job, float]], spreads: Spreads, step_ti
         factor=exp(float(shift[-1])),
         spread=sqrt(max(float(row @ left @ row), 0.0) + spreads.run**2),
     )
+
+
+def attributed(job: Job, found: Anchor) -> tuple[tuple[str, float, float], ...]:
+    """Constants that the runs move noticeably, with their values before and after, the largest relative move first."""
+    moves = [(name, value_of(job, name), value) for name, value in found.values.items()]
+    told = [move for move in moves if abs(log(move[2] / move[1])) >= NOTICEABLE]
+    return tuple(sorted(told, key=lambda move: -abs(log(move[2] / move[1]))))
 
 
 def comparable_runs(job: Job, own: Sequence[tuple[Job, float]]) -> list[tuple[Job, float]]:

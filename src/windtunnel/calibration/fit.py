@@ -30,7 +30,10 @@ STEP = 0.04
 """Change of the logarithm for a derivative."""
 LONGEST = 0.4
 """Longest step of a logarithm in one iteration."""
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""Of a step, tried at once: where errors bend, less of it is better."""
 SMALLEST_GAIN = 1e-5
+TINY = 1e-30
 MOVES = 1e-3
 """Derivative of a record's error below which it does not depend on a constant."""
 
@@ -67,6 +70,7 @@ class Refitted:
     residual: float
     range: tuple[float, float]
     helps: float
+    error: float
     better: int
     worse: int
     refused: bool
@@ -84,7 +88,7 @@ def fit(
     best = start
     for _ in range(iterations):
         step = solve(best, free, weights, unseen)
-        tried = [moved(best.values, free, share * step) for share in (1.0, 0.5)]
+        tried = [moved(best.values, free, share * step) for share in SHARES]
         found = [objective(errors, weights) for errors in evaluate([(values, None) for values in tried])]
         index = int(np.argmin(found))
         if found[index] > objective(best.errors, weights) - SMALLEST_GAIN:
@@ -169,6 +173,11 @@ def without(at: Fit, free: Sequence[Free], weights: Floats, unseen: Mapping[str,
     return {c.name: values[c.name] if speaks[:, index].any() else c.neutral for index, c in enumerate(free)}
 
 
+def moves(at: Fit, index: int) -> Mask:
+    """The records that depend on a constant."""
+    return np.abs(at.jacobian[:, index]) > MOVES
+
+
 def heard(at: Fit, free: Sequence[Free], weights: Floats, unseen: Mapping[str, Mask]) -> Mask:
     """Which records (rows) speak for which constants (columns)."""
     speaks = (np.abs(at.jacobian) > MOVES) & (weights > 0)[:, None]
@@ -180,17 +189,36 @@ def heard(at: Fit, free: Sequence[Free], weights: Floats, unseen: Mapping[str, M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a constant does to runs the fit has not seen: by how much the objective is smaller with it, and how many
-    groups of them it makes better and worse."""
+    """What a constant does to runs the fit has not seen: by how much the objective is smaller with it, the standard
+    error of that over groups of runs, and how many groups it makes better and worse."""
 
     pooled: float
+    error: float
     better: int
     worse: int
 
     @property
     def helps(self) -> bool:
-        """All runs together, or most of the groups it moves. One source with most of the runs must not decide alone."""
-        return self.pooled > SMALLEST_GAIN or self.better > self.worse
+        """Cross-validation by source: the model whose left-out runs are better; of equals the one without."""
+        return self.pooled > SMALLEST_GAIN
+
+
+def paired(without: Floats, with_it: Floats, weights: Floats, groups: Sequence[Mask]) -> Gain:
+    """The gain from errors of the same runs without and with a constant; its error by leaving out a group in turn."""
+    held = [np.where(out, weights, 0.0) for out in groups]
+    total = np.array([weight.sum() for weight in held])
+    worth = np.minimum(np.abs(without), CLIP) - np.minimum(np.abs(with_it), CLIP)
+    gained = np.array([float(weight @ worth) for weight in held])
+    n = len(groups)
+    pooled = float(gained.sum() / max(total.sum(), TINY))
+    others = (gained.sum() - gained) / np.maximum(total.sum() - total, TINY)
+    each = gained / np.maximum(total, TINY)
+    return Gain(
+        pooled=pooled,
+        error=float(np.sqrt((n - 1) / n * ((others - others.mean()) ** 2).sum())) if n > 1 else 0.0,
+        better=int((each > SMALLEST_GAIN).sum()),
+        worse=int((each < -SMALLEST_GAIN).sum()),
+    )
 
 
 def gain(
@@ -209,17 +237,7 @@ def gain(
     others = [constant for i, constant in enumerate(free) if i != index]
     fixed = replace(at, errors=neutral, jacobian=np.delete(at.jacobian, index, axis=1))
     without_it = _left_out(fixed, others, weights, unseen, groups)
-    with_it = _left_out(at, free, weights, unseen, groups)
-    each = [
-        objective(without_it, kept) - objective(with_it, kept)
-        for kept in (np.where(out, weights, 0.0) for out in groups)
-        if kept.any()
-    ]
-    return Gain(
-        pooled=objective(without_it, weights) - objective(with_it, weights),
-        better=sum(found > SMALLEST_GAIN for found in each),
-        worse=sum(found < -SMALLEST_GAIN for found in each),
-    )
+    return paired(without_it, _left_out(at, free, weights, unseen, groups), weights, groups)
 
 
 def _left_out(

@@ -15,8 +15,11 @@ from windtunnel.job.job import Job
 from windtunnel.projection.result import Projection, Uncertainty
 
 LEVEL = 0.8
-FEWEST = 10
-"""Runs a group needs to speak for itself; a smaller one falls back on a wider one."""
+FEWEST = 5
+"""Runs below which a group is not kept; a wider one answers for it."""
+BORROWED = 20
+"""Runs of the next wider group that a group's own are joined with, whatever their number: few runs say little of their
+tails, and much of what makes a projection wrong is common to wider groups."""
 TAILS = (0.10, 0.05, 0.025)
 """Share of runs beyond either end, by how many of accelerator and framework no run on record has."""
 
@@ -97,12 +100,24 @@ def error_table(errors: Iterable[tuple[Job, float]]) -> ErrorTable:
             members.setdefault(name, []).append(error)
     common, run = _spreads(found)
     return ErrorTable(
-        groups={name: _group(values) for name, values in members.items() if len(values) >= FEWEST or name == "all"},
+        groups=_groups(members, dict.fromkeys(kind_of(job).groups() for job, _ in found)),
         accelerators=frozenset(job.cluster.accelerator.name for job, _ in found),
         frameworks=frozenset(kind_of(job).framework for job, _ in found),
         common=common,
         run=run,
     )
+
+
+def _groups(members: Mapping[str, Sequence[float]], chains: Iterable[tuple[str, ...]]) -> dict[str, Group]:
+    """Every group of a few runs or more, its quantiles drawn towards those of the next wider one."""
+    groups: dict[str, Group] = {}
+    for chain in chains:
+        wider: Group | None = None
+        for name in reversed(chain):
+            if name not in groups and (len(members[name]) >= FEWEST or wider is None):
+                groups[name] = _group(members[name], wider)
+            wider = groups.get(name, wider)
+    return groups
 
 
 def _spreads(found: Sequence[tuple[Job, float]]) -> tuple[float, float]:
@@ -119,13 +134,14 @@ def _spreads(found: Sequence[tuple[Job, float]]) -> tuple[float, float]:
     return between, median(within) / normal if within else between
 
 
-def _group(values: Sequence[float]) -> Group:
-    ordered = sorted(values)
-    return Group(
-        n=len(ordered),
-        low=tuple(quantile(ordered, share) for share in TAILS),
-        high=tuple(quantile(ordered, 1 - share) for share in TAILS),
-    )
+def _group(values: Sequence[float], wider: Group | None) -> Group:
+    ordered, n = sorted(values), len(values)
+    low = [quantile(ordered, share) for share in TAILS]
+    high = [quantile(ordered, 1 - share) for share in TAILS]
+    if wider is not None:
+        low = [(n * own + BORROWED * other) / (n + BORROWED) for own, other in zip(low, wider.low, strict=True)]
+        high = [(n * own + BORROWED * other) / (n + BORROWED) for own, other in zip(high, wider.high, strict=True)]
+    return Group(n=n, low=tuple(low), high=tuple(high))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -143,10 +159,11 @@ def with_interval(projection: Projection, table: ErrorTable) -> Projection:
 
 
 def with_measured_interval(projection: Projection, spread: tuple[float, float], table: ErrorTable) -> Projection:
-    """The projection with the ``spread`` of its measured seconds, its simulated share as far off as comparable runs."""
-    share, (low, high) = projection.provenance.simulated, table.interval(projection.job)
-    simulated = projection.step_time * share
-    return _having(projection, (spread[0] + simulated * (exp(low) - 1), spread[1] + simulated * (exp(high) - 1)))
+    """The projection with the ``spread`` of its measured seconds; what is simulated, or anchored on other sizes and
+    groups, is as far off as comparable runs."""
+    known, (low, high) = projection.provenance, table.interval(projection.job)
+    doubtful = projection.step_time * (known.simulated + known.anchored)
+    return _having(projection, (spread[0] + doubtful * (exp(low) - 1), spread[1] + doubtful * (exp(high) - 1)))
 
 
 def _having(projection: Projection, step_time: tuple[float, float]) -> Projection:

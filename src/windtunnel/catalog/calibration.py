@@ -111,7 +111,7 @@ def _entry(name: str, kept: str, constant: Refitted) -> str:
     low, high = constant.range
     certificate = (
         f"on: [{', '.join(constant.on)}], records: {constant.records}, residual: {constant.residual:.3f}, "
-        f"range: [{low:.3g}, {high:.3g}], helps: {constant.helps:.5f}, "
+        f"range: [{low:.3g}, {high:.3g}], helps: {constant.helps:.5f}, error: {constant.error:.5f}, "
         f"better: {constant.better}, worse: {constant.worse}"
     )
     return f"  {name}: {{value: {constant.value:.4g}, kind: {constant.kind}, {kept}, fitted: {{{certificate}}}}}"

@@ -23,7 +23,8 @@ class Fitted:
     ``bounds`` of the search; ``neutral`` where nothing is known; ``on``: the sources whose runs move with it, of which
     a scoped one saw half of the series; ``records``: how many runs; ``residual``: their median error; ``range``: over
     the refits with one source left out; ``helps``: how much smaller the mean clipped error of left-out runs is with it
-    than without; ``better`` and ``worse``: how many sources, left out, are better and worse with it.
+    than without, give or take ``error`` over sources; ``better`` and ``worse``: how many sources, left out, are better
+    and worse with it.
     """
 
     bounds: tuple[float, float]
@@ -33,6 +34,7 @@ class Fitted:
     residual: float | None = None
     range: tuple[float, float] | None = None
     helps: float | None = None
+    error: float | None = None
     better: int = 0
     worse: int = 0
 
@@ -79,6 +81,7 @@ def _fitted(entry: Mapping[str, Any]) -> Fitted:
         residual=float(born["residual"]),
         range=(float(born["range"][0]), float(born["range"][1])),
         helps=float(born["helps"]),
+        error=float(born["error"]),
         better=int(born["better"]),
         worse=int(born["worse"]),
     )

@@ -26,7 +26,10 @@ _DUE = {
 
 def show(value: object) -> str:
     """A value as a fault prints it: short, on one line."""
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} nested too deeply to show"
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
@@ -56,7 +59,9 @@ def faults_of(error: ValidationError, section: type[BaseModel], where: str = "")
 
 
 def _fault(item: dict[str, Any], section: type[BaseModel], where: str) -> Fault:
-    loc = tuple(part for part in item["loc"] if not str(part).startswith("<"))
+    whole = item["loc"]
+    key = whole[-1:] if item["type"] == "extra_forbidden" else ()  # as it was written, whatever it looks like
+    loc = (*(part for part in whole[: len(whole) - len(key)] if not str(part).startswith("<")), *key)
     rule, remedy = _rule(item, loc, section)
     value = "" if item["type"] == "missing" else show(item["input"])
     return Fault(join(where, *loc), value, rule, remedy)

@@ -87,7 +87,7 @@ def traded(search: Search, progress: Progress, bests: Sequence[Plan]) -> list[Pl
     if len(names) == 1:
         return []
     found = [*bests, *progress.found]
-    for _, peak, changes in pareto(progress) if "memory" in names else ():
+    for _, peak, changes in pareto(progress, search.base.cluster.num_accelerators) if "memory" in names else ():
         seconds = project(search.asked.vary(changes)).step_time
         found.append(Plan(changes=changes, step_time=seconds, peak_device=peak))
     return found

@@ -53,6 +53,8 @@ def _refit(records: tuple[str, ...], out: str | None, output: Output) -> int:
 
     if not records:
         raise MissingError(Fault("RECORDS", "", "no file was given", "name files of records, or one profile"))
+    if out is not None and not Path(out).is_dir():
+        raise MissingError(Fault("--out", out, "its folder does not exist", "create the folder first"))
     rules = evidence()
     loaded = [record for record in load_records(records) if not isinstance(record, SkippedRecord)]
     runs = runs_of(loaded, rules.doubtful)

@@ -62,7 +62,7 @@ def evidence(
 
 def anchor_of(job: Job, files: Sequence[str], output: Output) -> Anchor:
     """What its user's own runs say about a job. Raises MissingError where none of them is comparable."""
-    from windtunnel.calibration.anchor import anchor, comparable_runs
+    from windtunnel.calibration.anchor import anchor, attributed, comparable_runs
     from windtunnel.catalog.calibration import spreads
     from windtunnel.projection.project import step_time
     from windtunnel.records.own import own_runs
@@ -73,7 +73,8 @@ def anchor_of(job: Job, files: Sequence[str], output: Output) -> Anchor:
         given = f"{job.software.framework} on {job.cluster.accelerator.name}"
         raise MissingError(Fault("--anchor", " ".join(files)[:80], rule, f"name records of {given}"))
     found = anchor(job, own, spreads(), step_time)
-    print_note(f"anchored on {found.runs} runs: step time × {found.factor:.3f} beside the constants", output)
+    terms = ", ".join(f"{name} {before:.3g} → {after:.3g}" for name, before, after in attributed(job, found)[:3])
+    print_note(f"anchored on {found.runs} runs: {terms or 'no constant moved'}; the rest × {found.factor:.3f}", output)
     return found
 
 

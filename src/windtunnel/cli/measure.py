@@ -54,17 +54,19 @@ def measure(
             print_screen(plan_text(tasks), output)
         return 0
     bench = Bench(device=device, threads=threads, co_runners=co_runners, effort=Effort(), layers=layers)
+    ranks = world if suite is None else None
     if slurm:
-        from windtunnel.measure.slurm import submitted
+        from windtunnel.measure.slurm import Network, submitted
 
-        results: Sequence[Result] = submitted(tasks, out, bench, seconds)
+        network = None if ranks is None else Network(request(job, flags).load(), ranks)
+        results: Sequence[Result] = submitted(tasks, out, bench, seconds, network)
     else:
         results = _run(tasks, out, bench, seconds, output)
-    if world is not None and suite is None:
+    if ranks is not None and not slurm:
         from windtunnel.measure.network import measure_network
 
-        print_note(f"collectives over {world} ranks", output)
-        results = [*results, *measure_network(request(job, flags).load(), out, world, device)]
+        print_note(f"collectives over {ranks} ranks", output)
+        results = [*results, *measure_network(request(job, flags).load(), out, ranks, device)]
     if suite is None:
         from windtunnel.measure.ratios import write_ratios
 

@@ -82,7 +82,8 @@ def studied(
         searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet, processes=processes)
         return searched.found
 
-    ground = Ground(job=base, space=space, seed=tuning.seed)
+    by_time = goal.objectives[0].name != "memory"
+    ground = Ground(job=base, space=space, seed=tuning.seed, by_time=by_time)
     check_names(tuning)
     if Certified.name in {name.partition(":")[0] for name in tuning.names}:
         check_bounded(goal)

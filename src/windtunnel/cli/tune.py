@@ -62,7 +62,7 @@ def tune(
     base = asked.load()
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
     aim = goal(tuning.objectives, base, target)
-    if aim.objectives[0].name == "accelerators":
+    if "accelerators" in {objective.name for objective in aim.objectives}:
         axes = with_fewer_accelerators(axes, base)
     _check_files(tuning)
     clock = Clock(budget)
@@ -73,7 +73,7 @@ def tune(
         from windtunnel.cli.studies import studied
 
         done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
-        trials = [trial for trial in done.study.trials if trial.number not in done.study.twins]
+        trials = [trial for trial in done.study.trials if not trial.twin]
         progress, notes = done.progress, done.notes
         document = answered(search, progress, done, tried(search, progress))
     else:

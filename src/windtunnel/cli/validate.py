@@ -26,6 +26,9 @@ def validate(
     group_by: Annotated[
         list[str] | None, Parameter(negative="", help="A job path: one more group per value; may be repeated.")
     ] = None,
+    profile: Annotated[
+        str | None, Parameter(help="A profile: records of its device are projected on its seconds, others are skipped.")
+    ] = None,
     against: Annotated[
         str | None, Parameter(help="A file written by validate --json; exit 1 if any figure became worse.")
     ] = None,
@@ -41,7 +44,7 @@ def validate(
         raise MissingError(Fault("RECORDS", "", "no file of records was given", "name one or more files"))
     earlier = _table(against) if against else None
     loaded = load_records(records)
-    checked = _with_progress(_checked(loaded), len(loaded), output)
+    checked = _with_progress(_checked(loaded, profile), len(loaded), output)
     document = validate_document(summarise(_grouped(checked, loaded, group_by or ())))
     worse = regressions(earlier, document) if earlier is not None else ()
     moved = moves(earlier, document) if earlier is not None and worse else ()
@@ -57,8 +60,11 @@ def validate(
     return 1 if worse else 0
 
 
-def _checked(records: Sequence[Record | SkippedRecord]) -> Iterator[Checked]:
+def _checked(records: Sequence[Record | SkippedRecord], profile: str | None) -> Iterator[Checked]:
     """Every record projected and compared, in order; two processes share many records."""
+    if profile is not None:
+        yield from _measured(records, profile)
+        return
     if len(records) <= ALONE:
         yield from map(_check, records)
         return
@@ -75,6 +81,24 @@ def _check(record: Record | SkippedRecord) -> Checked:
     if isinstance(record, SkippedRecord):
         return skipped(record.id, record.file, record.reason)
     return check_record(record)
+
+
+def _measured(records: Sequence[Record | SkippedRecord], path: str) -> Iterator[Checked]:
+    """Records of a profile's device on its seconds; those of another say nothing about it."""
+    from windtunnel.catalog.profiles import read_profile
+    from windtunnel.catalog.records import SkippedRecord
+    from windtunnel.cost.suits import same_device
+    from windtunnel.projection.measured import project_measured
+    from windtunnel.records.compare import check_record, skipped
+
+    profile = read_profile(path)
+    for record in records:
+        if isinstance(record, SkippedRecord):
+            yield skipped(record.id, record.file, record.reason)
+        elif not same_device(record.job, profile):
+            yield skipped(record.id, record.file, f"not measured on {profile.device_name}")
+        else:
+            yield check_record(record, lambda job: project_measured(job, profile)[0])
 
 
 def _grouped(

@@ -1,12 +1,14 @@
 """Re-anchors a job's cluster and constants on what a profile measured of its network.
 
-Tiers that were seen get their fitted latency and bandwidth; tiers nobody saw keep the catalog's figures.
+Group sizes of a tier that were seen get their fitted latency and bandwidth; the catalog's curves of other sizes keep
+their ratio to the catalog's curve of the nearest size seen. Tiers nobody saw keep the catalog's figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import log2, sqrt
 
 from windtunnel.cost.profile import Entry, Profile
 from windtunnel.cost.profile_keys import calibration_key
@@ -25,14 +27,44 @@ def anchored(job: Job, profile: Profile) -> Job:
     constants = job.constants
     slowdown = profile.find(calibration_key(SLOWDOWN))
     if slowdown is not None:
-        rates = replace(constants.data_parallel, slowdown=slowdown.seconds, reduce_hidden=1.0)
-        constants = replace(constants, data_parallel=rates)
+        constants = replace(
+            constants,
+            data_parallel=replace(constants.data_parallel, reduce_hidden=1.0),
+            collective=replace(constants.collective, slowdown=slowdown.seconds),
+        )
     scale_up = job.cluster.scale_up
     constants = _point_to_point(profile, constants, scale_up)
     if fitted:
-        kept = tuple(fit for fit in scale_up.fits if (fit.op, fit.ranks) not in {(c.op, c.ranks) for c in fitted})
-        scale_up = replace(scale_up, fits=(*kept, *fitted))
+        scale_up = replace(scale_up, fits=(*_unseen(scale_up.fits, fitted), *fitted))
     return replace(job, cluster=replace(job.cluster, scale_up=scale_up), constants=constants)
+
+
+SMALL, LARGE = 2.0**16, 2.0**28
+"""Bytes at which a collective's latency, and its bandwidth, decide."""
+
+
+def _unseen(catalog: Sequence[CollectiveFit], fitted: Sequence[CollectiveFit]) -> Iterator[CollectiveFit]:
+    """The catalog's curves of group sizes nobody measured, scaled as that of the nearest measured size would be."""
+    for fit in catalog:
+        alike = [curve for curve in fitted if curve.op == fit.op]
+        if any(curve.ranks == fit.ranks for curve in alike):
+            continue
+        nearest = min(alike, key=lambda curve: abs(log2(curve.ranks / fit.ranks)), default=None)
+        known = next(
+            (other for other in catalog if nearest and (other.op, other.ranks) == (fit.op, nearest.ranks)), None
+        )
+        if nearest is None or known is None:
+            yield fit
+            continue
+        slower = [_seconds(nearest, size) / _seconds(known, size) for size in (SMALL, LARGE)]
+        yield replace(
+            fit, latency=fit.latency * slower[0], root=fit.root * slower[0], bandwidth=fit.bandwidth / slower[1]
+        )
+
+
+def _seconds(fit: CollectiveFit, size: float) -> float:
+    share = (fit.ranks - 1) / fit.ranks * (2 if fit.op == "all_reduce" else 1)
+    return fit.latency + fit.root * sqrt(size) + size * share / fit.bandwidth
 
 
 def curves(profile: Profile) -> tuple[CollectiveFit, ...]:

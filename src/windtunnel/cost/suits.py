@@ -15,6 +15,11 @@ def warnings(job: Job, profile: Profile) -> tuple[str, ...]:
     return tuple(sentence for sentence in found if sentence)
 
 
+def same_device(job: Job, profile: Profile) -> bool:
+    """Whether a profile is of the job's accelerator, as far as names tell."""
+    return not _device(job, profile)
+
+
 def _device(job: Job, profile: Profile) -> str:
     """Devices are compared by name: the catalog's begins with the word of the maker's that tells parts apart."""
     name = job.cluster.accelerator.name

@@ -45,8 +45,6 @@ class StreamConstants:
     weight_cast_bytes: float
     weight_cast_hbm_share: float
     permute_hbm_share: float
-    permute_slowdown: float
-    permute_fused_speedup: float
     permute_latency: float
     router_kernel: float
     expert_bias: float
@@ -83,7 +81,7 @@ class CollectiveConstants:
     tree_inside: float
     tree_across: float
     tree_bandwidth: float
-    tp_exposed: float
+    slowdown: float
     beside_gemm: float
     ring_hidden: float
     ring_step_forward: float
@@ -103,7 +101,7 @@ class ExpertConstants:
     inside_share: float
     inter_latency: float
     fused_latency: float
-    hidden: float
+    units_held: float
     host_wait: float
 
 
@@ -116,6 +114,7 @@ class HostConstants:
     launch_slow: float
     era_eager: float
     era_rocm: float
+    sharpness: float
     dense_layer: float
     unfused: float
     quantized: float
@@ -130,8 +129,7 @@ class HostConstants:
     moe_ungrouped_expert: float
     moe_factor: float
     expert_bf16: float
-    expert_fp8: float
-    expert_mxfp8: float
+    expert_quantized: float
     expert_forward_share: float
     expert_capacity: float
     backward: float
@@ -148,7 +146,6 @@ class HostConstants:
 class DataParallelConstants:
     reduce_hidden: float
     fsdp_hidden: float
-    slowdown: float
     window_growth: float
 
 
@@ -156,8 +153,6 @@ class DataParallelConstants:
 class StepConstants:
     per_op_gemm: float
     per_op_communication: float
-    optimizer_hbm_share: float
-    optimizer_local_bytes: float
     optimizer_fixed: float
     optimizer_muon: float
     jitter: float

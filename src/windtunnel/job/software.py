@@ -31,6 +31,8 @@ class Traits:
     """Norm, activation, bias-dropout-add and RoPE are single kernels."""
     attention_factor: float = 1.0
     """Attention throughput relative to the accelerator's fused kernels of that generation."""
+    torch_routing: bool = False
+    """Tokens reach their experts and come back by indexing kernels of torch, not by fused permutations."""
     host_era: Literal["modern", "eager", "rocm", "xla"] = "modern"
     """Which host drives the launches: one of 2024 on, one before fused operators, ROCm's, or XLA's single program."""
     weight_gradient_placeholders: bool = False
@@ -75,6 +77,10 @@ class Traits:
     moe_residual_low: float = 0.95
     moe_residual_high: float = 1.05
     """Measured over projected peak memory: 10th and 90th percentile over published runs."""
+    scatters_transfers: bool = False
+    """Where tensor-parallel ranks hold equal hidden states, each hands on a share and the receivers gather the rest."""
+    packs_by_rank: bool = False
+    """A sharded optimizer packs and unpacks its traffic with one copy for every tensor of every rank."""
     receives_ahead: bool = False
     """A pipeline stage allocates the buffers of every micro-batch it will receive, before the first."""
     layer_balance: Literal["even", "cost"] = "even"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import sys
 from typing import Annotated
 
@@ -34,12 +32,16 @@ def mcp(
         raise MissingError(Fault("mcp", "", "the MCP package is not installed", remedy)) from None
     service = Service(job, study)
     if http is None:
+        import asyncio
+
         asyncio.run(over_stdio(service))
         return 0
     return _over_http(service, http)
 
 
 def _over_http(service: object, port: int) -> int:
+    import socket
+
     import uvicorn
 
     from windtunnel.mcp.server import Service

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.errors import Fault, MissingError
+from windtunnel.job.job import Job
 from windtunnel.measure.harness import Bench, Result
+from windtunnel.measure.network import measure_network
 from windtunnel.measure.session import session
 from windtunnel.measure.task import Task
 
@@ -18,24 +21,42 @@ MINUTES = 30
 """Wall time asked of the queue where no budget says otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The collectives of a job over so many ranks of the node, to be timed as well."""
+
+    job: Job
+    ranks: int
+
+
 def submitted(
-    tasks: Sequence[Task], path: str, bench: Bench, budget: float | None = None, cluster: str | None = None
+    tasks: Sequence[Task],
+    path: str,
+    bench: Bench,
+    budget: float | None = None,
+    network: Network | None = None,
+    cluster: str | None = None,
 ) -> list[Result]:
-    """Run the session as one job of the queue and wait for it. ``cluster``: ``local`` runs it here, in a child.
+    """Run the session as one job of the queue and wait for it. ``cluster``: ``local`` runs it here, in a child, and
+    ``debug`` in this very process; without it the queue that is there.
 
     Raises MissingError without submitit.
     """
     executor = executor_of(os.path.join(os.path.dirname(os.path.abspath(path)), LOGS), cluster)
     minutes = MINUTES if budget is None else max(1, round(budget / 60) + 5)
-    gpus = {"gpus_per_node": 1} if bench.device != "cpu" and cluster != "local" else {}
+    ranks = 1 if network is None else network.ranks
+    gpus = {"gpus_per_node": ranks} if bench.device != "cpu" and cluster is None else {}
     executor.update_parameters(timeout_min=minutes, **gpus)
-    job = executor.submit(_session, tuple(tasks), os.path.abspath(path), bench, budget)
+    job = executor.submit(_session, tuple(tasks), os.path.abspath(path), bench, budget, network)
     results: list[Result] = job.result()
     return results
 
 
-def _session(tasks: tuple[Task, ...], path: str, bench: Bench, budget: float | None) -> list[Result]:
-    return list(session(tasks, path, bench, budget))
+def _session(
+    tasks: tuple[Task, ...], path: str, bench: Bench, budget: float | None, network: Network | None
+) -> list[Result]:
+    results = list(session(tasks, path, bench, budget))
+    return results if network is None else [*results, *measure_network(network.job, path, network.ranks, bench.device)]
 
 
 def executor_of(folder: str, cluster: str | None = None) -> Any:

@@ -20,10 +20,11 @@ def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...
     kv = max(layer.num_key_value_heads, ctx.tp) * d / ctx.tp
     gate = q if model.variant.attention_gate else 0.0
     values = 0.0 if model.variant.key_is_value and layer.window is None else kv
+    projected = q + gate + kv + values
     return (
         *norm(model, ctx, "attention_norm", layer_input=True),
-        *enter_region("attention_in", ctx, h),
-        *linear("qkv", ctx, ctx.tokens, q + gate + kv + values, h, keeps=_kept_projection(model, ctx, q, kv, gate)),
+        *enter_region("attention_in", ctx, h, projected),
+        *linear("qkv", ctx, ctx.tokens, projected, h, keeps=_kept_projection(model, ctx, q, kv, gate)),
         *_rotary(model, ctx, q, kv),
         *core_attention(
             model,
@@ -36,7 +37,7 @@ def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...
             keeps=_kept_core(model, ctx, q, kv),
         ),
         *linear("attention_out", ctx, ctx.tokens, h, q),
-        *leave_region("attention_out", ctx, h),
+        *leave_region("attention_out", ctx, h, q),
         *residual(model, ctx, "attention_residual"),
     )
 

@@ -27,6 +27,7 @@ class Context:
     activation_input: float
     fused_kernels: bool
     compiled: bool
+    torch_routing: bool
     kept_tensors: str
     weighs_in_experts: bool
     fused_qkv: bool
@@ -49,6 +50,16 @@ class Context:
     @property
     def sequence_tokens(self) -> float:
         return self.tokens / self.sp
+
+    @property
+    def keeps_gathered(self) -> bool:
+        """What a tensor-parallel region gathers in forward waits for backward, rather than to be gathered again."""
+        return self.kept_tensors in ("nanotron", "torchtitan")
+
+    @property
+    def asynchronous_tp(self) -> bool:
+        """The reduction of an input gradient is left running while the weight gradient is computed."""
+        return self.kept_tensors != "torchtitan"
 
     @property
     def residual_shards(self) -> int:
@@ -85,6 +96,7 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         activation_input=BYTES[plan.precision.activation_input],
         fused_kernels=software.traits.fused_kernels or software.compiled,
         compiled=software.compiled,
+        torch_routing=software.traits.torch_routing,
         kept_tensors=software.traits.kept_tensors,
         weighs_in_experts=software.traits.weighs_in_experts,
         fused_qkv=software.traits.fused_qkv,

@@ -15,14 +15,19 @@ def feed_forward(
     model: ModelSpec, intermediate_size: int, ctx: Context, *, layer_input: bool = False
 ) -> tuple[Op, ...]:
     """Norm, up (and gate) projection, activation, down projection, residual."""
-    h = model.hidden_size
+    h, width = model.hidden_size, intermediate_size / ctx.tp
     return (
         *norm(model, ctx, "mlp_norm", layer_input=layer_input),
-        *enter_region("mlp_in", ctx, h, modules=MLP),
-        *matrices(model, intermediate_size / ctx.tp, ctx, modules=MLP),
-        *leave_region("mlp_out", ctx, h, modules=MLP),
+        *enter_region("mlp_in", ctx, h, up_width(model, width), modules=MLP),
+        *matrices(model, width, ctx, modules=MLP),
+        *leave_region("mlp_out", ctx, h, width, modules=MLP),
         *residual(model, ctx, "mlp_residual"),
     )
+
+
+def up_width(model: ModelSpec, width: float) -> float:
+    """Columns of the first product: a gate beside the value where there is one."""
+    return (2 if model.gated else 1) * width
 
 
 def matrices(
@@ -30,10 +35,9 @@ def matrices(
 ) -> tuple[Op, ...]:
     """The matmuls and activation of a feed-forward of local ``width``."""
     t, h = ctx.tokens, model.hidden_size
-    gates = 2 if model.gated else 1
     forward, backward = (3, 5) if model.gated else (2, 3)
     return (
-        *linear(f"{prefix}_up", ctx, t, gates * width, h, modules=modules),
+        *linear(f"{prefix}_up", ctx, t, up_width(model, width), h, modules=modules),
         *stream(
             f"{prefix}_activation",
             ctx,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from windtunnel.dtypes import Compute, is_quantized
 from windtunnel.ops.context import Context
 from windtunnel.ops.op import Collective, Gemm, Kept, Op, Stream
@@ -60,36 +62,84 @@ def stream(
     )
 
 
-def enter_region(name: str, ctx: Context, width: float, *, modules: frozenset[str] = frozenset()) -> tuple[Op, ...]:
-    """Into a tensor-parallel region of ``width`` elements a token.
+def enter_region(
+    name: str, ctx: Context, width: float, out: float, *, modules: frozenset[str] = frozenset()
+) -> tuple[Op, ...]:
+    """Into a tensor-parallel region: ``width`` elements a token, which a GEMM turns into ``out`` local ones.
 
-    With sequence parallelism: gather the sequence in forward; in backward reduce-scatter the input gradient and gather
-    the input again for the weight gradient, both beside GEMMs except where the framework serialises them. Without it:
-    an all-reduce of the input gradient.
+    With sequence parallelism: gather the sequence in forward, piece by piece before its GEMM if the software overlaps
+    them; in backward reduce-scatter the input gradient beside the weight gradient and gather the input again beside the
+    input gradient, where the framework does not keep what it gathered. Without it: an all-reduce of the input gradient.
     """
     if ctx.tp == 1:
         return ()
     size = ctx.tokens * width * ctx.width
+    gradient = Gemm(name=name, phase="W", m=out, n=width, k=ctx.tokens, compute=ctx.compute)
     if not ctx.sequence_parallel:
-        return (Collective(name=name, phase="B", collective="all_reduce", group="tp", size=size),)
+        beside = gradient if ctx.asynchronous_tp else None
+        return (Collective(name=name, phase="B", collective="all_reduce", group="tp", size=size, beside=beside),)
     gathered = size / 2 if ctx.gather_in_fp8 else size
-    beside = ctx.kept_tensors != "torchtitan"
-    return (
-        Collective(name=name, phase="F", collective="all_gather", group="tp", size=gathered, modules=modules),
-        Collective(name=name, phase="B", collective="reduce_scatter", group="tp", size=size, beside_gemm=beside),
-        Collective(name=name, phase="W", collective="all_gather", group="tp", size=gathered, beside_gemm=beside),
+    forward = Collective(
+        name=name,
+        phase="F",
+        collective="all_gather",
+        group="tp",
+        size=gathered,
+        modules=modules,
+        beside=Gemm(name=name, phase="F", m=ctx.tokens, n=out, k=width, compute=ctx.compute),
+        pieces=ctx.tp,
     )
+    scatter = Collective(
+        name=name,
+        phase="B",
+        collective="reduce_scatter",
+        group="tp",
+        size=size,
+        beside=gradient if ctx.asynchronous_tp else None,
+    )
+    if ctx.keeps_gathered:
+        return forward, scatter
+    again = Collective(
+        name=name,
+        phase="W",
+        collective="all_gather",
+        group="tp",
+        size=gathered,
+        beside=Gemm(name=name, phase="B", m=ctx.tokens, n=width, k=out, compute=ctx.compute),
+    )
+    return forward, scatter, again
 
 
-def leave_region(name: str, ctx: Context, width: float, *, modules: frozenset[str] = frozenset()) -> tuple[Op, ...]:
-    """Out of a tensor-parallel region: reduce-scatter or all-reduce in forward, gather of the gradient in backward."""
+def leave_region(
+    name: str, ctx: Context, width: float, inner: float, *, modules: frozenset[str] = frozenset()
+) -> tuple[Op, ...]:
+    """Out of a tensor-parallel region, of a GEMM that turns ``inner`` local elements a token into ``width``:
+    reduce-scatter or all-reduce in forward, gather of the gradient in backward."""
     if ctx.tp == 1:
         return ()
     size = ctx.tokens * width * ctx.width
+    forward = Gemm(name=name, phase="F", m=ctx.tokens, n=width, k=inner, compute=ctx.compute)
     if not ctx.sequence_parallel:
         return (Collective(name=name, phase="F", collective="all_reduce", group="tp", size=size, modules=modules),)
     gathered = size / 2 if ctx.gather_in_fp8 else size
     return (
-        Collective(name=name, phase="F", collective="reduce_scatter", group="tp", size=size, modules=modules),
-        Collective(name=name, phase="B", collective="all_gather", group="tp", size=gathered),
+        Collective(
+            name=name,
+            phase="F",
+            collective="reduce_scatter",
+            group="tp",
+            size=size,
+            modules=modules,
+            beside=forward,
+            pieces=ctx.tp,
+        ),
+        Collective(
+            name=name,
+            phase="B",
+            collective="all_gather",
+            group="tp",
+            size=gathered,
+            beside=replace(forward, phase="B", n=inner, k=width),
+            pieces=ctx.tp,
+        ),
     )

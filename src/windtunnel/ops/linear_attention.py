@@ -21,13 +21,13 @@ def linear_attention(model: ModelSpec, ctx: Context) -> tuple[Op, ...]:
     t = ctx.tokens
     return (
         *norm(model, ctx, "mixer_norm", layer_input=True),
-        *enter_region("mixer_in", ctx, h),
+        *enter_region("mixer_in", ctx, h, projected),
         *linear("mixer_in", ctx, t, projected, h, keeps=(Kept("mixer_projection", ctx.width * t * projected),)),
         *stream("convolution", ctx, 2 * t * convolved, 3 * t * convolved, keeps=_kept_convolution(ctx, t, convolved)),
         *_scan(spec, ctx),
         *stream("gated_norm", ctx, 3 * t * inner, 5 * t * inner, keeps=(Kept("gated", ctx.width * t * inner),)),
         *linear("mixer_out", ctx, t, h, inner),
-        *leave_region("mixer_out", ctx, h),
+        *leave_region("mixer_out", ctx, h, inner),
         *residual(model, ctx, "mixer_residual"),
     )
 

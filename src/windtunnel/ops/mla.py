@@ -18,17 +18,16 @@ def latent_attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[
     assert mla is not None
     h, heads = model.hidden_size, model.num_attention_heads / ctx.tp
     qk, v = heads * mla.qk_head_dim, heads * mla.v_head_dim
+    query, up = mla.q_lora_rank or h, heads * (mla.qk_nope_head_dim + mla.v_head_dim)
     latent = (mla.q_lora_rank or 0) + mla.kv_lora_rank + mla.qk_rope_head_dim
     return (
         *norm(model, ctx, "attention_norm", layer_input=True),
         *_query_down(model, mla, ctx),
         *linear("kv_down", ctx, ctx.sequence_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim, h),
         *stream("latent_norms", ctx, *_latent_passes(mla, ctx), keeps=_kept_latents(mla, ctx)),
-        *enter_region("latents", ctx, latent),
-        *linear("q_up", ctx, ctx.tokens, qk, mla.q_lora_rank or h, modules=UP),
-        *linear(
-            "kv_up", ctx, ctx.tokens, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, modules=UP
-        ),
+        *enter_region("latents", ctx, latent, (qk * query + up * mla.kv_lora_rank) / latent),
+        *linear("q_up", ctx, ctx.tokens, qk, query, modules=UP),
+        *linear("kv_up", ctx, ctx.tokens, up, mla.kv_lora_rank, modules=UP),
         *stream(
             "rope",
             ctx,
@@ -49,7 +48,7 @@ def latent_attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[
             keeps=kept_core(ctx, heads=heads, out_width=v),
         ),
         *linear("attention_out", ctx, ctx.tokens, h, v),
-        *leave_region("attention_out", ctx, h),
+        *leave_region("attention_out", ctx, h, v),
         *residual(model, ctx, "attention_residual"),
     )
 

@@ -6,7 +6,7 @@ from math import ceil
 
 from windtunnel.job.model import ModelSpec, MoE
 from windtunnel.ops.context import Context
-from windtunnel.ops.feed_forward import kept_activation, matrices
+from windtunnel.ops.feed_forward import kept_activation, matrices, up_width
 from windtunnel.ops.linear import casts, enter_region, leave_region, linear, stream
 from windtunnel.ops.norm import PER_OP, norm, residual
 from windtunnel.ops.op import Collective, ExpertExchange, GroupedGemm, Kept, Op, Phase, Stream
@@ -105,13 +105,8 @@ def _exchange_op(model: ModelSpec, moe: MoE, ctx: Context, name: str, phase: Pha
 
 
 def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
-    """Permute and un-permute read a token and write its k copies (or the reverse), in both directions; an all-to-all
-    with several local experts also sorts what arrives by expert."""
-    k = moe.num_experts_per_token
-    row = ctx.sequence_tokens * model.hidden_size * ctx.width
-    moved = 2 * (1 + k) * row
-    if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 and moe.num_experts // ctx.ep > 1:
-        moved += 4 * k * row
+    """Permute and un-permute, in both directions, and what they keep."""
+    forward, backward = _permuted_bytes(model, moe, ctx)
     elements = routed_rows(moe, ctx) * model.hidden_size
     rows = elements * ctx.width
     # An unfused un-permute that weighs rows by their probabilities keeps them.
@@ -124,9 +119,27 @@ def _permutation(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     )
     fused = f"permute:{ctx.moe.dispatcher}"
     return (
-        Stream(name=fused, phase="F", kind="permute", bytes_moved=moved, modules=WHOLE, keeps=kept),
-        Stream(name=fused, phase="B", kind="permute", bytes_moved=moved),
+        Stream(name=fused, phase="F", kind="permute", bytes_moved=forward, modules=WHOLE, keeps=kept),
+        Stream(name=fused, phase="B", kind="permute", bytes_moved=backward),
     )
+
+
+def _permuted_bytes(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[float, float]:
+    """Bytes that sorting tokens by expert and back moves, forward and backward.
+
+    A fused permutation reads a token and writes its k copies, its reverse the other way round; an all-to-all with
+    several local experts also sorts what arrives by expert. Indexing kernels of torch pass over every copy: forward
+    gather, pad, un-pad, weigh (in fp32: three passes unless compiled) and scatter_add, backward the gradients of each.
+    """
+    k = moe.num_experts_per_token
+    row = ctx.sequence_tokens * model.hidden_size * ctx.width
+    if ctx.torch_routing:
+        copies = k * row / ctx.width
+        return (22 * copies, 24 * copies) if ctx.compiled else (38 * copies, 54 * copies)
+    moved = 2 * (1 + k) * row
+    if ctx.moe.dispatcher == "alltoall" and ctx.ep > 1 and moe.num_experts // ctx.ep > 1:
+        moved += 4 * k * row
+    return moved, moved
 
 
 def _exchanged(ctx: Context, rows: float, *, both: bool) -> tuple[Kept, ...]:
@@ -141,7 +154,7 @@ def _exchanged(ctx: Context, rows: float, *, both: bool) -> tuple[Kept, ...]:
 def _experts(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     h, width = model.hidden_size, moe.moe_intermediate_size / ctx.etp
     rows = routed_rows(moe, ctx)
-    up = (2 if model.gated else 1) * width
+    up = up_width(model, width)
     forward, backward = (3, 6) if model.gated else (2, 4)
     return (
         *_grouped("expert_up", moe, ctx, rows, up, h),
@@ -202,11 +215,11 @@ def _grouped(name: str, moe: MoE, ctx: Context, rows: float, n: float, k: float)
 def _shared(model: ModelSpec, moe: MoE, ctx: Context) -> tuple[Op, ...]:
     if not moe.shared_expert_intermediate_size:
         return ()
-    h = model.hidden_size
+    h, width = model.hidden_size, moe.shared_expert_intermediate_size / ctx.tp
     return (
-        *enter_region("shared_in", ctx, h, modules=SHARED),
-        *matrices(model, moe.shared_expert_intermediate_size / ctx.tp, ctx, modules=SHARED, prefix="shared_expert"),
-        *leave_region("shared_out", ctx, h, modules=SHARED),
+        *enter_region("shared_in", ctx, h, up_width(model, width), modules=SHARED),
+        *matrices(model, width, ctx, modules=SHARED, prefix="shared_expert"),
+        *leave_region("shared_out", ctx, h, width, modules=SHARED),
     )
 
 

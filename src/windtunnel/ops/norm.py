@@ -42,8 +42,7 @@ def _kept(model: ModelSpec, ctx: Context, *, layer_input: bool, width: float) ->
     per_token = 8.0 if model.norm == "layernorm" else 4.0
     # nanotron and torchtitan keep the gathered output that the next matmul reads; Megatron gathers it again.
     # torch.compile recomputes point-wise results from the matmul outputs it keeps (min-cut partitioner).
-    gathered = ctx.kept_tensors in ("nanotron", "torchtitan")
-    output = ctx.tokens * model.hidden_size if gathered else elements
+    output = ctx.tokens * model.hidden_size if ctx.keeps_gathered else elements
     drops_input, drops_output = DROPS_XLA if ctx.kept_tensors == "xla" else DROPS
     compiled = ctx.compiled and ctx.kept_tensors == "torchtitan"
     return (

@@ -161,13 +161,15 @@ class Scan(Op):
 class Collective(Op):
     """``size`` bytes (the full, gathered size) over the ranks of ``group``.
 
-    ``beside_gemm``: data dependencies let it run beside an input- or weight-gradient GEMM.
+    ``beside``: a GEMM it can run beside. With ``pieces`` of 1 one that does not wait for it; with more the GEMM that
+    reads or writes what it moves, cut into as many along the tokens where the software overlaps them.
     """
 
     collective: CollectiveKind
     group: Group
     size: float
-    beside_gemm: bool = False
+    beside: Gemm | None = None
+    pieces: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

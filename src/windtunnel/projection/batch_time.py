@@ -120,7 +120,7 @@ class BatchAdditions:
         group, reduce, gather = columns.group[lone], columns.grad_reduce[lone], columns.param_gather[lone]
         windows = pricer.windows(forward, backward, total, reduce, gather, repeated[group])
         traffic = _stacked([groups.traffic(own) for own in self.parameters], group)
-        late = once_a_step(traffic, windows, self.job.constants.data_parallel, pricer.link).total
+        late = once_a_step(traffic, windows, self.job.constants, pricer.link).total
         if self.job.plan.parallel.pp == 1 and groups.whole.any():
             overlapped = np.maximum(reduce, gather).astype(np.intp)
             layered = self._by_layer(groups, backward[0], pricer.link)[overlapped, :, group].T

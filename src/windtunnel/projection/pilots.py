@@ -57,6 +57,7 @@ def pilot(job: Job, count: int, software: Software) -> Job:
                 optimizer_state=dtype,
             ),
             recompute=tuple(plan.recompute[index] for index in chosen),
+            loss=replace(plan.loss, fused_cross_entropy=False, implementation="native"),
             overlap=Overlap(),
             offload=Offload(),
         ),

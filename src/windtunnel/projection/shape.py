@@ -87,7 +87,8 @@ class Shape:
         ends = [host_of[chunk.head] for chunk in found.chunks]
         host = found.counts @ launches + np.array([(end.forward, end.backward) for end in ends])
         forward, backward_input, backward_weight = (found.counts @ np.array(phases)).T
-        beyond = excess(HostSeconds(host[:, 0], host[:, 1]), forward + backward_input + backward_weight)
+        device = forward + backward_input + backward_weight
+        beyond = excess(HostSeconds(host[:, 0], host[:, 1]), device, self.timed.constants.host.sharpness)
         return np.stack([forward + beyond.forward, backward_input + beyond.backward, backward_weight])
 
     def bytes(self, found: Contents, dispatcher: Dispatcher, offload: float) -> Floats:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.calibration.fit import (
-    SMALLEST_GAIN,
     Evaluate,
     Fit,
     Floats,
@@ -22,13 +21,15 @@ from windtunnel.calibration.fit import (
     linearise,
     moved,
     moved_by,
+    moves,
     objective,
+    paired,
     solve,
     without,
 )
 from windtunnel.calibration.intervals import ErrorTable, error_table
 from windtunnel.catalog.constants import certificates
-from windtunnel.records.refit import Runs, other_half
+from windtunnel.records.refit import Runs, by_series, other_half
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +73,18 @@ class Calibration:
         return Errors(n=int(mask.sum()), pairs=tuple((float(np.median(s)), float(np.quantile(s, 0.9))) for s in sizes))
 
 
+NEARLY_ALL = 0.9
+"""Share of what is known of a constant, its squared derivatives weighed, that makes it one source's own."""
+
+
 def calibrate(
     runs: Runs, free: Sequence[Free], speaks_for: Mapping[str, Sequence[str]], evaluate: Evaluate
 ) -> Calibration:
     """Fit ``free`` on ``runs``. ``speaks_for``: sources that speak for some constants only.
 
-    A constant that only one source moves is scoped: it sees every second series of that source. One that seems not
-    to help runs it has not seen, by derivatives, is set to neutral, the worst first, and the rest fitted again; it is
-    refused if left-out runs, evaluated, are no worse for it.
+    A constant of which nearly all is known from one source is scoped: it sees every second series of that source. One
+    that seems not to help runs it has not seen, by derivatives, is set to neutral, the worst first, and the rest fitted
+    again; it is refused unless left-out runs, evaluated, are better with it by more than a standard error.
     """
     start = linearise(evaluate, free, {c.name: c.start for c in free})
     unseen = _unseen(runs, free, speaks_for, start)
@@ -99,7 +104,7 @@ def calibrate(
         other, others, rest = _refusing(fixed, best, neutral, kept, worst, runs, unseen)
         with_it = _left_out(_fixing(evaluate, refused), best, kept, runs, unseen, speaks_for)
         without_it = _left_out(fixed, other, rest, runs, unseen, speaks_for)
-        exact = _exact(runs, with_it, without_it)
+        exact = paired(without_it, with_it, runs.weights, [runs.of(source) for source in runs.sources])
         if exact.helps:
             proven.add(worst.name)
             helps[worst.name] = exact
@@ -109,20 +114,6 @@ def calibrate(
     evaluate = _fixing(evaluate, refused)
     best = fit(evaluate, kept, runs.weights, unseen, best)
     return _judged(runs, free, kept, unseen, best, helps, refused, evaluate, speaks_for)
-
-
-def _exact(runs: Runs, with_it: Floats, without_it: Floats) -> Gain:
-    """What a constant does to left-out runs, from their errors as evaluated."""
-    each = [
-        objective(without_it, kept) - objective(with_it, kept)
-        for kept in (np.where(runs.of(source), runs.weights, 0.0) for source in runs.sources)
-        if kept.any()
-    ]
-    return Gain(
-        pooled=objective(without_it, runs.weights) - objective(with_it, runs.weights),
-        better=sum(found > SMALLEST_GAIN for found in each),
-        worse=sum(found < -SMALLEST_GAIN for found in each),
-    )
 
 
 def _left_out(
@@ -183,10 +174,10 @@ def free_constants() -> list[Free]:
 
 
 def comparable(found: Calibration) -> ErrorTable:
-    """Left-out errors as log(measured / projected step time) by kind of job."""
-    return error_table(
-        (record.job, float(error)) for record, error in zip(found.runs.records, found.left_out, strict=True)
-    )
+    """Left-out errors as log(measured / projected step time) by kind of job; a doubtful run, whose job may not be the
+    one that ran, says nothing of them."""
+    rows = zip(found.runs.records, found.left_out, found.runs.weights, strict=True)
+    return error_table((record.job, float(error)) for record, error, weight in rows if weight > 0)
 
 
 def _unseen(runs: Runs, free: Sequence[Free], speaks_for: Mapping[str, Sequence[str]], at: Fit) -> dict[str, Mask]:
@@ -198,8 +189,9 @@ def _unseen(runs: Runs, free: Sequence[Free], speaks_for: Mapping[str, Sequence[
     speaks = heard(at, free, runs.weights, unseen)
     for index, constant in enumerate(free):
         relevant = speaks[:, index]
-        if len(_sources(runs, relevant)) == 1:
-            unseen[constant.name] |= other_half(runs, relevant)
+        owner = _owner(runs, at, index, relevant)
+        if owner is not None:
+            unseen[constant.name] |= other_half(runs, relevant & runs.of(owner)) | ~runs.of(owner)
     return unseen
 
 
@@ -213,11 +205,10 @@ def _helps(
     found = {}
     for index, constant in enumerate(free):
         name, errors = constant.name, neutral[constant.name]
-        on = _sources(runs, speaks[:, index])
-        if len(on) == 1:
-            other = np.where(runs.of(on[0]) & unseen[name], runs.weights, 0.0)
-            pooled = objective(errors, other) - objective(best.errors, other) if other.any() else 0.0
-            found[name] = Gain(pooled=pooled, better=int(pooled > 0), worse=int(pooled <= 0))
+        owner = _owner(runs, best, index, speaks[:, index])
+        if owner is not None:
+            other = np.where(runs.of(owner) & unseen[name] & moves(best, index), runs.weights, 0.0)
+            found[name] = paired(errors, best.errors, other, by_series(runs, other > 0))
         else:
             found[name] = gain(best, free, index, errors, runs.weights, unseen, groups)
     return found
@@ -257,6 +248,7 @@ def _judged(
                 residual=float(np.median(np.abs(best.errors[heard_by]))) if heard_by.any() else 0.0,
                 range=(min(spread), max(spread)) if spread else (constant.neutral, constant.neutral),
                 helps=helps[name].pooled,
+                error=helps[name].error,
                 better=helps[name].better,
                 worse=helps[name].worse,
                 refused=name in refused,
@@ -266,6 +258,13 @@ def _judged(
     return Calibration(
         constants=tuple(constants), runs=runs, in_sample=best.errors, left_out=left_out, neutral_scoped=neutral
     )
+
+
+def _owner(runs: Runs, at: Fit, index: int, mask: Mask) -> str | None:
+    """The source of nearly all that these runs say about a constant, if there is one; None where several speak."""
+    says = np.where(mask, runs.weights * at.jacobian[:, index] ** 2, 0.0)
+    whole = float(says.sum())
+    return next((s for s in runs.sources if whole > 0 and float(says[runs.of(s)].sum()) >= NEARLY_ALL * whole), None)
 
 
 def _sources(runs: Runs, mask: Mask) -> tuple[str, ...]:

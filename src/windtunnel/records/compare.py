@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp
 
@@ -58,10 +59,11 @@ class Checked:
     is_vtrain: bool
 
 
-def check_record(record: Record) -> Checked:
-    """Project one record and compare every quantity it publishes; a refusal is a skipped row with its reason."""
+def check_record(record: Record, run: Callable[[Job], Projection] = project) -> Checked:
+    """Project one record by ``run`` and compare every quantity it publishes; a refusal is a skipped row with its
+    reason."""
     try:
-        projection = project(record.job)
+        projection = run(record.job)
     except WindtunnelError as error:
         reason = str(error.faults[0]) if error.faults else str(error)
         return _unchecked(record, reason)

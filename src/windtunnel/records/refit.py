@@ -86,5 +86,11 @@ def other_half(runs: Runs, relevant: Mask) -> Mask:
     return np.array([counts and _series(r) in hidden for r, counts in zip(runs.records, relevant, strict=True)])
 
 
+def by_series(runs: Runs, relevant: Mask) -> list[Mask]:
+    """The relevant runs, series by series."""
+    names = [_series(record) if counts else None for record, counts in zip(runs.records, relevant, strict=True)]
+    return [np.array([other == name for other in names]) for name in dict.fromkeys(names) if name is not None]
+
+
 def _series(record: Record) -> str:
     return record.series or record.id

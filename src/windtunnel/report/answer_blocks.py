@@ -111,6 +111,8 @@ def _others(document: Mapping[str, Any]) -> Iterator[Block]:
         yield Heading("The front")
         yield Paragraph("Plans that no other one equals or beats in every objective.")
         yield Table(head=["plan", *named], rows=rows)
+    elif len(document["pareto"]) > 1:
+        yield from _traded(document)
     if document["sensitivity"]:
         rows = [
             [
@@ -122,6 +124,30 @@ def _others(document: Mapping[str, Any]) -> Iterator[Block]:
         ]
         yield Heading("One step away")
         yield Table(head=["change", "step time", "verdict"], rows=rows)
+
+
+POINTS = 20
+"""Of a front, evenly spread over it."""
+
+
+def _traded(document: Mapping[str, Any]) -> Iterator[Block]:
+    """Time against memory and accelerators."""
+    every = document["pareto"]
+    count = min(POINTS, len(every))
+    some = [every[round(k * (len(every) - 1) / (count - 1))] for k in range(count)]
+    best = document["top"][0]["plan"]
+    rows = [
+        [
+            differences(item["plan"], best),
+            human_seconds(item["step_time"]),
+            human_bytes(item["peak_device"]),
+            f"{item['accelerators']:,}",
+        ]
+        for item in some
+    ]
+    yield Heading("The front")
+    yield Paragraph(f"{len(every):,} plans that no other one equals or beats in time, memory and accelerators.")
+    yield Table(head=["what differs from the best", "step time", "peak", "accelerators"], rows=rows, folded="the front")
 
 
 def _spelled(changes: Mapping[str, Any]) -> str:

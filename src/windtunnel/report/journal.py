@@ -34,9 +34,13 @@ def journal_text(notes: Sequence[Note]) -> RenderableType:
         elif isinstance(block, Items):
             shown += [Text(f"- {visible(text)}") for text in block.texts]
         elif isinstance(block, Table):
-            cut = [[visible(cell)[:MOST] for cell in row] for row in block.rows]
+            cut = [[_cut(visible(cell)) for cell in row] for row in block.rows]
             shown.append(table(list(block.head), cut, left=block.left))
     return Group(*shown) if shown else Text("no language model took part in this study")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST else text[: MOST - 1] + "…"
 
 
 def note_document(note: Note) -> dict[str, Any]:

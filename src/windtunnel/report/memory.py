@@ -68,9 +68,8 @@ def anchored_lines(memory: Memory) -> list[Text]:
         return []
     word, style = _VERDICT[found.verdict]
     pilots = [
-        f"        {pilot.layers} layers: {human_bytes(pilot.allocated)} allocated, "
-        f"{human_bytes(pilot.explained)} explained, {_signed(pilot.live_excess)} alive beyond, "
-        f"{_signed(pilot.framework_overhead)} held by the allocator"
+        f"        {pilot.layers} layers, MiB: {_mib(pilot.allocated)} allocated, {_mib(pilot.explained)} explained, "
+        f"{_mib(pilot.live_excess, '+')} alive beyond, {_mib(pilot.framework_overhead, '+')} held beyond"
         for pilot in found.pilots
     ]
     return [
@@ -83,8 +82,8 @@ def anchored_lines(memory: Memory) -> list[Text]:
     ]  # fmt: skip
 
 
-def _signed(size: float) -> str:
-    return f"{'-' if size < 0 else '+'}{human_bytes(abs(size))}"
+def _mib(size: float, sign: str = "") -> str:
+    return f"{size / 2**20:{sign},.0f}"
 
 
 def memory_table(memory: Memory) -> RenderableType:

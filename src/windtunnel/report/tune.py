@@ -13,7 +13,7 @@ from windtunnel.report.figures import differences, percent, shown, signed_percen
 from windtunnel.report.json import projection_document
 from windtunnel.report.tables import table
 from windtunnel.search.answer import Neighbour, Step
-from windtunnel.search.exhaustive import Progress, pareto
+from windtunnel.search.exhaustive import Progress, accelerators_of, pareto
 from windtunnel.search.minimum import Infeasible
 from windtunnel.units import human_bytes, human_seconds
 
@@ -57,7 +57,13 @@ def answer_document(
         "plans_per_second": progress.evaluated / seconds if seconds else 0.0,
         "attribution": [{"changes": step.changes, "delta": step.delta, "parts": step.parts} for step in steps],
         "pareto": [
-            {"step_time": time, "peak_device": peak, "plan": changes} for time, peak, changes in pareto(progress)
+            {
+                "step_time": time,
+                "peak_device": peak,
+                "accelerators": accelerators_of(changes, baseline.job.cluster.num_accelerators),
+                "plan": changes,
+            }
+            for time, peak, changes in pareto(progress, baseline.job.cluster.num_accelerators)
         ],
         "sensitivity": [
             {"path": item.path, "value": item.value, "delta": item.delta, "verdict": item.verdict}

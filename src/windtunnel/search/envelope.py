@@ -27,6 +27,7 @@ from windtunnel.projection.choices import (
     SHARDING,
     TP_COMM,
 )
+from windtunnel.search.inner import SHARES
 from windtunnel.search.space import BALANCED, LAYOUT, SCHEDULE, VIRTUAL_STAGES
 
 Value = Callable[[str], Any]
@@ -76,6 +77,11 @@ def recomputed(value: Mapping[str, Any], chunk_layers: float) -> float:
     if policy == "modules":
         return min(1.0, sum(MODULES.get(module, LIGHT) for module in value.get("modules", ())))
     return {"none": 0.0, "selective": 0.1, "per_op": 0.25}.get(policy, 1.0)
+
+
+def share(value: Any) -> float:
+    """A share of the activations, in a word or a number."""
+    return float(SHARES.get(value, value))
 
 
 @dataclass(frozen=True)
@@ -286,9 +292,10 @@ class _Grid:
         self.pipeline_last = str(value("plan.parallel.order")).endswith("pp")
         self.schedule, self.virtual = str(value(SCHEDULE)), int(value(VIRTUAL_STAGES))
         self.layout = value(LAYOUT)
-        self.recompute: Mapping[str, Any] = value(RECOMPUTE)
+        again = value(RECOMPUTE)
+        self.recompute: Mapping[str, Any] = again if isinstance(again, Mapping) else {"policy": again}
         self.strategy, self.dispatcher = str(value(SHARDING)), str(value(DISPATCHER))
-        self.activations = float(value(ACTIVATION_OFFLOAD))
+        self.activations = share(value(ACTIVATION_OFFLOAD))
         self.on_host = value(OPTIMIZER_OFFLOAD) != "none"
         self.tp_comm, self.cp_comm, self.ep_comm, self.p2p = (bool(value(p)) for p in (TP_COMM, CP_COMM, EP_COMM, P2P))
         self.grad_reduce, self.param_gather = bool(value(GRAD_REDUCE)), bool(value(PARAM_GATHER))

@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 
 from windtunnel.projection.choices import Changes
 from windtunnel.search.examine import Examiner, Surveyed, Timed, undominated
+from windtunnel.search.moves import WORLD
+from windtunnel.search.objective import front
 
 Task = Literal["survey", "time"]
 
@@ -135,6 +137,16 @@ def _record(progress: Progress, timed: Timed, top: int) -> None:
     progress.best = progress.found[0] if progress.found else None
 
 
-def pareto(progress: Progress) -> list[tuple[float, float, Changes]]:
-    """The front of step time (as estimated) and peak memory over every plan that fits, fastest first."""
-    return undominated(progress.front)
+def pareto(progress: Progress, accelerators: int) -> list[tuple[float, float, Changes]]:
+    """The front of step time (as estimated), peak memory and accelerators over every plan that fits, fastest first;
+    ``accelerators`` are those of plans that do not say it."""
+    worlds: dict[int, list[tuple[float, float, Changes]]] = {}
+    for point in progress.front:
+        worlds.setdefault(accelerators_of(point[2], accelerators), []).append(point)
+    points = [(time, peak, world, plan) for world, some in worlds.items() for time, peak, plan in undominated(some)]
+    return [(time, peak, plan) for time, peak, _, plan in front(points, lambda point: (*map(float, point[:3]),))]
+
+
+def accelerators_of(changes: Changes, otherwise: int) -> int:
+    """Accelerators of a plan."""
+    return int(changes.get(WORLD, otherwise))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from windtunnel.cost.simulated import simulated_source
 from windtunnel.errors import WindtunnelError
 from windtunnel.job.job import Job
 from windtunnel.projection.batch import Batch
@@ -25,11 +24,10 @@ from windtunnel.projection.choices import (
     Recompute,
     Variant,
 )
-from windtunnel.projection.layouts import layer_seconds
 from windtunnel.projection.options import Columns, Rows, as_columns, as_rows
-from windtunnel.schedule.layout import balanced_layout, layout_text
+from windtunnel.search.balancer import Balancer
 from windtunnel.search.inner import asked_recomputes, choices_of, distinct, kernels_of
-from windtunnel.search.space import BALANCED, CHOICE_AXES, EVEN, LAYOUT, ORDER, ORDERS, VIRTUAL_STAGES, Space, possible
+from windtunnel.search.space import BALANCED, CHOICE_AXES, EVEN, LAYOUT, ORDER, Space, possible
 
 Vary = Callable[[Mapping[str, object]], Job]
 """The job with other values at full paths, derived anew; raises WindtunnelError where that is illegal."""
@@ -73,7 +71,7 @@ class _Known:
 
 @dataclass(slots=True, kw_only=True)
 class Points:
-    """Makes the grid points of a space; remembers what is legal where, balanced layouts, and the last point."""
+    """Makes the grid points of a space; remembers what is legal where, and the last point."""
 
     job: Job
     space: Space
@@ -83,13 +81,13 @@ class Points:
     _strategies: list[Any] = field(init=False)
     _asked: tuple[Recompute, ...] = field(init=False)
     _known: dict[tuple[Any, ...], _Known] = field(init=False, default_factory=dict)
-    _weights: dict[tuple[Any, ...], tuple[Any, ...]] = field(init=False, default_factory=dict)
-    _layouts: dict[tuple[Any, ...], str] = field(init=False, default_factory=dict)
+    _balancer: Balancer = field(init=False)
     _last: tuple[Changes, Point] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._inner = self.space.inner
         self._least = {path: value for path, value in LEAST.items() if path in self._inner}
+        self._balancer = Balancer(job=self.job)
         self._asked = asked_recomputes(self._inner)
         self._strategies = [{SHARDING: name} for name in self._inner.get(SHARDING, ())] or [{}]
 
@@ -104,7 +102,7 @@ class Points:
         if point.get(LAYOUT) not in (EVEN, BALANCED):
             return point
         plain = {path: value for path, value in point.items() if path != LAYOUT}
-        return plain if point[LAYOUT] == EVEN else self._balanced(plain)
+        return plain if point[LAYOUT] == EVEN else self._balancer.with_layout(plain)
 
     def _made(self, point: Changes) -> Point:
         if not possible(self.job, point):
@@ -189,34 +187,6 @@ class Points:
             return False
         return True
 
-    def _balanced(self, point: Changes) -> Changes | None:
-        """The point with the layout whose heaviest chunk lasts least when nothing is recomputed; None if all chunks
-        are alike."""
-        plan, model = self.job.plan, self.job.model
-        degrees = {path.rpartition(".")[2]: value for path, value in point.items() if path.startswith("plan.parallel.")}
-        micro = point.get("plan.batch.micro_batch_size", plan.batch.micro_batch_size)
-        if degrees.get("order") in ORDERS:
-            del degrees["order"]  # none of them moves what runs inside a layer
-        shape = (*sorted((name, value) for name, value in degrees.items() if name not in ("pp", "dp")), micro)
-        chunks = int(point.get("plan.parallel.pp", plan.parallel.pp)) * int(point.get(VIRTUAL_STAGES, 1))
-        if shape not in self._weights:
-            parallel = replace(plan.parallel, **_typed(degrees))
-            batch = replace(plan.batch, micro_batch_size=micro)
-            bare = (frozenset[str](),) * len(plan.recompute)
-            shaped = replace(self.job, plan=replace(plan, parallel=parallel, batch=batch, recompute=bare))
-            each, *ends = layer_seconds(shaped, simulated_source(shaped))
-            self._weights[shape] = (tuple(each), *ends)
-        weights = self._weights[shape]
-        if (weights, chunks) not in self._layouts:
-            layers, embedding, head = weights
-            found = balanced_layout(
-                layers, chunks, embedding_weight=embedding, head_weight=head, num_mtp_layers=model.num_mtp_layers
-            )
-            even = len({len(chunk.layers) for chunk in found}) == 1
-            self._layouts[weights, chunks] = "" if even else layout_text(found)
-        text = self._layouts[weights, chunks]
-        return {**point, LAYOUT: text} if text else None
-
 
 def _kind(recompute: Recompute | None) -> Any:
     """What rules look at of a recompute: every number of layers is alike, but for none."""
@@ -226,8 +196,3 @@ def _kind(recompute: Recompute | None) -> Any:
 def _switches(choice: Choice) -> Any:
     """What rules look at of a choice: shard sizes divide their group by construction."""
     return choice.strategy, choice.grad_reduce, choice.param_gather, choice.optimizer_offload
-
-
-def _typed(degrees: Mapping[str, Any]) -> dict[str, Any]:
-    """Degrees as ``Parallel`` takes them: a group order is a tuple."""
-    return {name: tuple(v.split("-")) if isinstance(v, str) else v for name, v in degrees.items()}

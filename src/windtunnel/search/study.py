@@ -92,8 +92,6 @@ class Study:
     calls: int = 0
     reused: int = 0
     """Calls that the journal answered."""
-    twins: set[int] = field(default_factory=set)
-    """Numbers of the trials whose plan was part of the study before."""
     _under_way: list[_Entry] = field(default_factory=list)
     _seen: dict[str, Outcome | None] = field(default_factory=dict)
 
@@ -199,8 +197,6 @@ class Study:
         if entry.candidate is not None and not entry.twin:
             self._seen[entry.key] = trial.outcome
             self.screen.learn(entry.candidate, trial.outcome)
-        if entry.twin:
-            self.twins.add(entry.number)
         self.trials.append(trial)
         if trial.values and isfinite(trial.rank[0]) and (self.best is None or trial.rank < self.best.rank):
             self.best = trial
@@ -222,6 +218,7 @@ class Study:
             changes=entry.proposal.changes,
             outcome=outcome,
             values=values,
+            twin=entry.twin,
         )
 
 

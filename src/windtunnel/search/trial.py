@@ -52,6 +52,13 @@ class Trial:
     changes: Changes
     outcome: Outcome
     values: tuple[float, ...] = ()
+    twin: bool = False
+    """Whether an equal plan was part of the study before: it cost no call."""
+
+    @property
+    def called(self) -> bool:
+        """Whether it took a call of the oracle, or of an earlier session's."""
+        return not self.twin and self.outcome.status not in FREE
 
     @property
     def rank(self) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from windtunnel.cost.source import CostSource
-from windtunnel.elementwise import TINY, Number, maximum
+from windtunnel.elementwise import TINY, Number, maximum, minimum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import OVERLAPPING_SCHEDULES, Pipeline, Sharding
 from windtunnel.ops.chunk import LocalParameters, Unit, lower_unit, unit_parameters, units
@@ -98,7 +98,8 @@ def _chunk_cost(source: CostSource, job: Job, made_of: tuple[tuple[Unit, int], .
         host += HostSeconds(unit.host.forward * n, unit.host.backward * n)
         for group, seconds in unit.cost.hidden.items():
             hidden[group] += seconds * n
-    beyond = excess(host, forward.total + backward_input.total + backward_weight.total)
+    device = forward.total + backward_input.total + backward_weight.total
+    beyond = excess(host, device, job.constants.host.sharpness)
     return ChunkCost(
         forward=forward + Parts(host=beyond.forward),
         backward_input=backward_input + Parts(host=beyond.backward),
@@ -134,8 +135,15 @@ def _offloaded(cost: LayerCost, ops: tuple[Op, ...], unit: Unit, how: Settings) 
     )
 
 
-def excess(host: HostSeconds, device: Number) -> HostSeconds:
-    """What the host adds beyond the device over F + B of a chunk, split as the launches are."""
+def excess(host: HostSeconds, device: Number, sharpness: float) -> HostSeconds:
+    """What the host adds beyond the device over F + B of a chunk, split as the launches are.
+
+    A chunk alternates between stretches bound by either, so it passes from one to the other gradually: it lasts
+    (device^s + host^s)^(1/s), the longer of the two where they differ much.
+    """
     total = host.forward + host.backward
-    share = maximum(total - device, 0.0) / maximum(total, TINY)
+    ratio = total / maximum(device, TINY)
+    smaller, larger = minimum(ratio, 1.0), maximum(ratio, 1.0)
+    lasts = larger * (1 + (smaller / larger) ** sharpness) ** (1 / sharpness)
+    share = device * (lasts - 1) / maximum(total, TINY)
     return HostSeconds(share * host.forward, share * host.backward)

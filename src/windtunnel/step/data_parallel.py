@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from windtunnel.cost.collectives.placement import Placement, expert_strides, place, strides
 from windtunnel.cost.source import CostSource
 from windtunnel.dtypes import BYTES, activation, is_quantized
-from windtunnel.elementwise import TINY, Number, maximum, minimum
-from windtunnel.job.constants import DataParallelConstants
+from windtunnel.elementwise import TINY, Number, maximum
+from windtunnel.job.constants import Constants, DataParallelConstants
 from windtunnel.job.job import Job
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.step.chunk import ChunkCost
+from windtunnel.step.contention import contention
+from windtunnel.step.host import launch_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +39,16 @@ class StepAddition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Seconds of data-parallel collectives over some parameters, and the bytes this rank sends in them."""
+    """Seconds of data-parallel collectives over some parameters, and the bytes this rank sends in them; ``cut_reduce``
+    and ``cut_gather`` are what they take more bucket by bucket, as software does that overlaps them."""
 
     reduce: Number
     reduce_bytes: Number
     gather: Number
     gather_bytes: Number
     replicas: Number
+    cut_reduce: Number
+    cut_gather: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +66,29 @@ class Windows:
     reductions: Number
 
 
-def once_a_step(traffic: Traffic, windows: Windows, rates: DataParallelConstants, link: float) -> StepAddition:
+def once_a_step(traffic: Traffic, windows: Windows, constants: Constants, link: float) -> StepAddition:
     """Reduction behind the last backward and gathering behind the first forward, in buckets."""
+    rates, slowdown = constants.data_parallel, constants.collective.slowdown
     forward, backward = windows.forward * windows.growth, windows.backward * windows.growth
-    seconds = traffic.reduce + traffic.replicas
+    seconds = traffic.reduce + traffic.replicas + windows.grad_reduce * traffic.cut_reduce
+    gathering = traffic.gather + windows.param_gather * traffic.cut_gather
     reduce = exposed(seconds, backward, windows.buckets, windows.grad_reduce, rates) * windows.reductions
-    gather = exposed(traffic.gather, forward, windows.buckets, windows.param_gather, rates)
-    busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, rates, link)
-    busy = busy + contention(traffic.gather_bytes, traffic.gather, forward * windows.param_gather, rates, link)
+    gather = exposed(gathering, forward, windows.buckets, windows.param_gather, rates)
+    busy = contention(traffic.reduce_bytes, seconds, backward * windows.grad_reduce, slowdown, link)
+    busy = busy + contention(traffic.gather_bytes, gathering, forward * windows.param_gather, slowdown, link)
     late = reduce + gather
     return StepAddition(
         exposed=late,
-        hidden=maximum(seconds + traffic.gather - late, 0.0),
+        hidden=maximum(seconds + gathering - late, 0.0),
         contention=busy,
         exposed_gather=gather,
-        hidden_gather=traffic.gather - gather,
+        hidden_gather=gathering - gather,
     )
 
 
 def by_unit(
     units: Sequence[tuple[Traffic, float, float, int]],
-    rates: DataParallelConstants,
+    constants: Constants,
     link: float,
     overlapped: float = 1.0,
 ) -> StepAddition:
@@ -96,12 +103,12 @@ def by_unit(
     gathers: Number = 0.0
     busy: Number = 0.0
     total: Number = 0.0
-    hide = rates.fsdp_hidden * overlapped
+    hide, slowdown = constants.data_parallel.fsdp_hidden * overlapped, constants.collective.slowdown
     for traffic, forward, backward, occurrences in units:
         both = traffic.gather + traffic.reduce
         ahead, beside = maximum(traffic.gather - hide * forward, 0.0), maximum(both - hide * backward, 0.0)
-        slows = contention(traffic.gather_bytes, traffic.gather, forward, rates, link)
-        slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, rates, link)
+        slows = contention(traffic.gather_bytes, traffic.gather, forward, slowdown, link)
+        slows = slows + contention(traffic.gather_bytes + traffic.reduce_bytes, both, backward, slowdown, link)
         late, busy = late + occurrences * (ahead + beside), busy + overlapped * occurrences * slows
         total = total + occurrences * (traffic.gather + both)
         late_gather = late_gather + occurrences * (ahead + beside * traffic.gather / maximum(both, TINY))
@@ -122,10 +129,10 @@ def by_layer(
     job: Job, units: Sequence[tuple[Traffic, float, float, int]], backward: float, link: float, overlapped: float
 ) -> StepAddition:
     """FSDP over a step: every micro-batch gathers and reduces, replicas reduce once behind the last backward."""
-    rates, m = job.constants.data_parallel, job.plan.num_microbatches
-    each = by_unit(units, rates, link, overlapped)
+    m = job.plan.num_microbatches
+    each = by_unit(units, job.constants, link, overlapped)
     replicas: Number = sum(traffic.replicas * n for traffic, _, _, n in units)
-    late = exposed(replicas, backward, float(max(1, len(units))), 1.0, rates)
+    late = exposed(replicas, backward, float(max(1, len(units))), 1.0, job.constants.data_parallel)
     return StepAddition(
         exposed=m * each.exposed + late,
         hidden=m * each.hidden + replicas - late,
@@ -141,11 +148,6 @@ def exposed(
     """What is left of a collective that a window hides; its last bucket always is. Without overlap: all of it."""
     late = maximum(seconds - rates.reduce_hidden * window, seconds / buckets)
     return overlapped * late + (1 - overlapped) * seconds
-
-
-def contention(moved: Number, seconds: Number, window: Number, rates: DataParallelConstants, link: float) -> Number:
-    """Concurrent traffic slows compute by the bytes it moves through memory and links."""
-    return rates.slowdown * minimum(minimum(moved / link, seconds), window)
 
 
 class DataParallel:
@@ -184,7 +186,7 @@ class DataParallel:
         forward, backward = sum(chunk.forward.total for chunk in stage), sum(chunk.backward for chunk in stage)
         repeated = reductions(self._job, plan.sharding.strategy)
         windows = self.windows(forward, backward, parameters.total, *switches, repeated)
-        return once_a_step(self.traffic(parameters), windows, self._job.constants.data_parallel, self.link)
+        return once_a_step(self.traffic(parameters), windows, self._job.constants, self.link)
 
     def windows(
         self,
@@ -201,12 +203,11 @@ class DataParallel:
         if plan.parallel.pp > 1:
             window_growth = self._job.constants.data_parallel.window_growth
             growth += window_growth * (plan.parallel.pp - 1) / plan.pipeline.virtual_stages
-        reduced = parameters * self._reduce_bytes
         return Windows(
             forward=forward,
             backward=backward,
             growth=growth,
-            buckets=maximum(1.0, reduced / self._job.software.traits.gradient_bucket),
+            buckets=self._buckets(parameters),
             grad_reduce=grad_reduce,
             param_gather=param_gather,
             reductions=reductions,
@@ -224,17 +225,25 @@ class DataParallel:
         """Seconds and bytes to reduce the gradients and gather the weights of local parameters, replicas apart."""
         sharding = self._job.plan.sharding
         kind = "reduce_scatter" if sharding.shards_optimizer else "all_reduce"
+        buckets = float(self._buckets(parameters.total))
         reduce, reduce_bytes = self._over(parameters, kind, self._reduce_bytes)
-        gather, gather_bytes = 0.0, 0.0
+        cut_reduce = self._over(parameters, kind, self._reduce_bytes, buckets)[0] - reduce
+        gather = gather_bytes = cut_gather = 0.0
         if sharding.shards_optimizer:
             gather, gather_bytes = self._over(parameters, "all_gather", self._gather_bytes)
+            cut_gather = self._over(parameters, "all_gather", self._gather_bytes, buckets)[0] - gather
         return Traffic(
             reduce=reduce,
             reduce_bytes=reduce_bytes,
             gather=gather,
             gather_bytes=gather_bytes,
             replicas=self._replica_reduce(parameters),
+            cut_reduce=cut_reduce,
+            cut_gather=cut_gather,
         )
+
+    def _buckets(self, parameters: Number) -> Number:
+        return maximum(1.0, parameters * self._reduce_bytes / self._job.software.traits.gradient_bucket)
 
     @property
     def link(self) -> float:
@@ -249,11 +258,12 @@ class DataParallel:
         precision = self._job.plan.precision
         return BYTES["fp8"] if precision.params == "fp8" else BYTES[activation(precision.compute)]
 
-    def _over(self, parameters: LocalParameters, kind: str, width: float) -> tuple[float, float]:
+    def _over(self, parameters: LocalParameters, kind: str, width: float, buckets: float = 1.0) -> tuple[float, float]:
+        """Seconds and bytes of a collective over the parameters, in as many equal pieces as there are buckets."""
         seconds = moved = 0.0
         for count, group in ((parameters.dense, self._dense), (parameters.expert, self._expert)):
             if group.ranks > 1 and count > 0:
-                seconds += self._source.collective(kind, count * width, group)
+                seconds += buckets * self._source.collective(kind, count * width / buckets, group)
                 moved += count * width * (2 if kind == "all_reduce" else 1) * (group.ranks - 1) / group.ranks
         return seconds, moved
 
@@ -286,13 +296,25 @@ def optimizer_seconds(job: Job, sharded: Number, local: float, whole: Number) ->
     """State traffic of ``sharded`` parameters, fixed work, quantized weight copies of all ``local`` ones, and where a
     rank has them ``whole`` (1 or 0) their gradient norm and zeroing."""
     step, hbm = job.constants.step, job.cluster.accelerator.hbm_bandwidth
-    moved = state_bytes(job) * sharded + whole * step.optimizer_local_bytes * local
+    moved = state_bytes(job) * sharded + whole * 2 * BYTES[job.plan.precision.grads] * local
     factor = step.optimizer_muon if job.plan.optimizer == "muon" else 1.0
-    seconds = factor * moved / (step.optimizer_hbm_share * hbm) + step.optimizer_fixed
+    seconds = factor * moved / (job.cluster.accelerator.memory_bound * hbm) + step.optimizer_fixed
     if is_quantized(job.plan.precision.compute):
         stream = job.constants.stream
         seconds = seconds + stream.weight_cast_bytes * local / (stream.weight_cast_hbm_share * hbm)
-    return seconds
+    return seconds + packing_seconds(job, local / maximum(sharded, 1.0))
+
+
+def packing_seconds(job: Job, ranks: Number) -> Number:
+    """What a host launches to pack gradients for ``ranks`` shards and unpack parameters from them, tensor by tensor."""
+    if not job.software.traits.packs_by_rank:
+        return 0.0
+    tensors = TENSORS_OF_A_LAYER * job.model.num_layers / job.plan.parallel.pp
+    return 2 * launch_seconds(job) * tensors * (ranks - 1)
+
+
+TENSORS_OF_A_LAYER = 6
+"""Two norms and four matrices: huggingface/nanotron @2411b02 src/nanotron/models/llama.py."""
 
 
 def offload_seconds(job: Job, sharded: Number, on_host: Number) -> Number:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from windtunnel.dtypes import is_quantized
 from windtunnel.elementwise import Number
-from windtunnel.job.constants import HostConstants
 from windtunnel.job.job import Job
 from windtunnel.job.model import LayerSpec
 
@@ -72,7 +71,8 @@ def _dense(job: Job, layer: LayerSpec) -> float:
     fused = software.attention != "unfused" and (software.traits.fused_kernels or software.compiled)
     launches = constants.dense_layer + (0.0 if fused else constants.unfused)
     launches += constants.quantized if is_quantized(job.plan.precision.compute) else 0.0
-    launches += constants.tensor_parallel if parallel.tp > 1 else 0.0
+    collectives = 0 if parallel.tp == 1 else 4 if parallel.sequence_parallel else 2
+    launches += constants.tensor_parallel * collectives
     launches += constants.latent_attention if job.model.mla is not None else 0.0
     launches += constants.context_step * (parallel.cp - 1)
     if layer.mixer == "none" or layer.feed_forward == "none":
@@ -100,16 +100,11 @@ def _experts(job: Job, layer: LayerSpec) -> float:
     moe, constants = job.model.moe, job.constants.host
     if layer.feed_forward != "moe" or moe is None:
         return 0.0
-    each = _expert_launches(job.plan.precision.compute, constants)
+    quantized = is_quantized(job.plan.precision.compute)
+    each = constants.expert_quantized if quantized else constants.expert_bf16
     if job.plan.moe.capacity_factor is not None:
         each *= constants.expert_capacity
     return each * moe.num_experts / job.plan.parallel.ep
-
-
-def _expert_launches(compute: str, constants: HostConstants) -> float:
-    if not is_quantized(compute):
-        return constants.expert_bf16
-    return constants.expert_mxfp8 if compute in ("mxfp8", "nvfp4", "mxfp4") else constants.expert_fp8
 
 
 def _captured(job: Job, scope: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windtunnel.cost.source import CostSource
 from windtunnel.ops.op import Attention, Collective, ExpertExchange, Gemm, GroupedGemm, Op, Phase, RingExchange
+from windtunnel.step.contention import contention
 from windtunnel.step.parts import Parts
 from windtunnel.step.settings import Settings
 
@@ -31,6 +32,8 @@ def price_layer(source: CostSource, ops: tuple[Op, ...], recompute: frozenset[st
     tally = _Tally(source, how)
     tally.add(op for op in ops)
     tally.again(ops, recompute)
+    if how.overlap.ep_comm:
+        tally.hide_exchanges()
     return LayerCost(
         forward=tally.parts("F"),
         backward_input=tally.parts("B"),
@@ -81,23 +84,45 @@ class _Tally:
         cost = self._source.again(op) if part == "recompute" else self._source.cost(op)
         seconds = cost.seconds * share
         if isinstance(op, Collective):
-            self._communicate(op.group, seconds, self._exposed(op), phase)
+            self._communicate(op.group, seconds, seconds - share * self._saved(op), phase)
         elif isinstance(op, ExpertExchange):
-            hidden = self._how.constants.expert.hidden if self._how.overlap.ep_comm else 0.0
-            self._communicate("ep", seconds, 1 - hidden, phase)
+            self._seconds[phase]["ep"] += seconds
         else:
             self._seconds[phase][part] += seconds
 
     def _communicate(self, group: str, seconds: float, exposed: float, phase: Phase) -> None:
-        self._seconds[phase][group] += seconds * exposed
-        self.hidden[group] += seconds * (1 - exposed)
+        self._seconds[phase][group] += exposed
+        self.hidden[group] += seconds - exposed
 
-    def _exposed(self, op: Collective) -> float:
-        constants = self._how.constants.collective
-        share = constants.beside_gemm if op.beside_gemm else 1.0
-        if op.group == "tp" and self._how.overlap.tp_comm:
-            share *= constants.tp_exposed
-        return share
+    def _saved(self, op: Collective) -> float:
+        """Seconds of a collective that a GEMM beside it hides, less what it slows that GEMM.
+
+        A GEMM that does not wait for it hides up to its own length and is slowed by the bytes. One that does is cut
+        into pieces, if the software does that: each but the first runs beside the next share of the traffic, and small
+        products are less efficient.
+        """
+        beside = op.beside
+        if beside is None or (op.pieces > 1 and not self._how.overlap.tp_comm):
+            return 0.0
+        seconds, alone = self._source.cost(op).seconds, self._source.cost(beside).seconds
+        constants, shared = self._how.constants.collective, min(seconds, alone)
+        if op.pieces == 1:
+            moved = op.size * (2 if op.collective == "all_reduce" else 1) * (1 - 1 / self._how.tp)
+            slows: float = contention(moved, seconds, alone, constants.slowdown, self._how.link)
+            return max(0.0, shared - slows)
+        piece = self._source.cost(replace(beside, m=beside.m / op.pieces)).seconds
+        together = piece + max((op.pieces - 1) * piece, seconds) + constants.beside_gemm * shared
+        return max(0.0, seconds + alone - together)
+
+    def hide_exchanges(self) -> None:
+        """Exchanges of a micro-batch run beside the compute of another in the same layer, on units taken from it."""
+        window = sum(seconds[part] for seconds in self._seconds.values() for part in ("compute", "recompute"))
+        exchanges = sum(seconds["ep"] for seconds in self._seconds.values())
+        beside = min(exchanges, window)
+        left = 1 - (1 - self._how.constants.expert.units_held) * beside / exchanges if exchanges > 0 else 1.0
+        self.hidden["ep"] += (1 - left) * exchanges
+        for seconds in self._seconds.values():
+            seconds["ep"] *= left
 
     def _rings(self, ops: list[Op], phase: Phase) -> None:
         """A ring exposes what its hops outlast of the attention they run beside, and a fixed cost a hop."""

@@ -14,9 +14,12 @@ class Settings:
     overlap: Overlap
     moe: MoePlan
     offload: Offload
+    tp: int
     cp: int
     full_graph: bool
     pcie_bandwidth: float
+    link: float
+    """Bytes/s of the scale-up fabric."""
     constants: Constants
 
 
@@ -25,8 +28,10 @@ def settings(job: Job) -> Settings:
         overlap=job.plan.overlap,
         moe=job.plan.moe,
         offload=job.plan.offload,
+        tp=job.plan.parallel.tp,
         cp=job.plan.parallel.cp,
         full_graph=job.software.cuda_graphs == "full_iteration",
         pcie_bandwidth=job.cluster.host.pcie_bandwidth,
+        link=job.cluster.scale_up.bandwidth,
         constants=job.constants,
     )

@@ -76,14 +76,19 @@ def stage_parts(costs: StepCosts, order: Order, rank: int) -> Parts:
 
 
 def transfer(job: Job, source: CostSource) -> float:
-    """Seconds to hand one micro-batch's hidden states to the next stage."""
+    """Seconds to hand one micro-batch's hidden states to the next stage: a share each where ranks hold shares of them,
+    or scatter what they hold whole and gather it again."""
     plan = job.plan
     if plan.parallel.pp == 1:
         return 0.0
-    sp = plan.parallel.tp if plan.parallel.sequence_parallel else 1
+    tp, sharded = plan.parallel.tp, plan.parallel.sequence_parallel
     tokens = plan.batch.micro_batch_size * plan.batch.sequence_length / plan.parallel.cp
-    size = BYTES[activation(plan.precision.compute)] * tokens * job.model.hidden_size / sp
-    return source.transfer(size, placements(plan.parallel, job.cluster)["pp"])
+    size = BYTES[activation(plan.precision.compute)] * tokens * job.model.hidden_size
+    placed = placements(plan.parallel, job.cluster)
+    if tp == 1 or not (sharded or job.software.traits.scatters_transfers):
+        return source.transfer(size, placed["pp"])
+    share = source.transfer(size / tp, placed["pp"])
+    return share if sharded else share + source.collective("all_gather", size, placed["tp"])
 
 
 def blocking(job: Job, hop: float, *, p2p: bool) -> float:

@@ -49,7 +49,7 @@ def sweep(
         "fastest": _listed(bench, progress, {**around}, axes, top, corrected=corrected),
         "front": [
             {"about_s": views.figure(time, 4), "peak_gib": views.gib(peak)}
-            for time, peak, _ in pareto(progress)[:FRONT]
+            for time, peak, _ in pareto(progress, examiner.job.cluster.num_accelerators)[:FRONT]
         ],
         "least_memory_gib": None if progress.smallest is None else views.gib(progress.smallest.peak_device),
     }

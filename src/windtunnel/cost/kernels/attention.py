@@ -55,15 +55,18 @@ def _executed_flops(op: Attention, half_length: int, constants: AttentionConstan
 
 
 def _unfused(op: Attention, accelerator: Accelerator, constants: AttentionConstants) -> OpCost:
-    """Full-square GEMMs (two forward, four backward) and passes over the score matrix in HBM."""
+    """Full-square batched GEMMs (two forward, four backward), each the longer of its math and of the scores it writes
+    or reads, and the passes over the scores between them."""
     forward = op.phase == "F"
     square = op.batch * op.heads * op.sequence**2 / op.context
     gemms = 2 * square * (op.qk_dim + op.v_dim) * (1 if forward else 2)
     passes = constants.unfused_passes_forward if forward else constants.unfused_passes_backward
     latency = constants.unfused_latency_forward if forward else constants.unfused_latency_backward
+    one_pass = square * 2 / (accelerator.memory_bound * accelerator.hbm_bandwidth)
     math = gemms / (accelerator.peaks.half * constants.unfused_efficiency)
-    memory = passes * square * 2 / (accelerator.memory_bound * accelerator.hbm_bandwidth)
-    return OpCost(math + memory + latency, "compute" if math > memory else "memory")
+    products = max(math, (2 if forward else 4) * one_pass)
+    memory = passes * one_pass
+    return OpCost(products + memory + latency, "compute" if math > memory else "memory")
 
 
 def scan(op: Scan, accelerator: Accelerator, constants: AttentionConstants) -> OpCost:

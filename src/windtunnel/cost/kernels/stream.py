@@ -58,10 +58,7 @@ def cast_bytes(recipe: str, accelerator: Accelerator, constants: StreamConstants
 
 
 def _permute(op: Stream, accelerator: Accelerator, constants: StreamConstants) -> tuple[float, float]:
-    bandwidth = accelerator.hbm_bandwidth * constants.permute_hbm_share / constants.permute_slowdown
-    if op.name.endswith(":hybridep"):
-        bandwidth *= constants.permute_fused_speedup
-    return op.bytes_moved / bandwidth, constants.permute_latency
+    return op.bytes_moved / (accelerator.hbm_bandwidth * constants.permute_hbm_share), constants.permute_latency
 
 
 _PRICED = {"pass": _pass, "router": _router, "embedding": _embedding, "cast": _cast, "permute": _permute}

@@ -17,11 +17,16 @@ Steps = Generator[Sequence[Proposal], Sequence[Trial], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What proposers search: the job they start from, the axes, and the seed of those that draw."""
+    """What proposers search: the job they start from, the axes, and the seed of those that draw.
+
+    ``by_time`` says that of two plans on as many accelerators the faster one is the better, as by every objective but
+    memory.
+    """
 
     job: Job
     space: Space
     seed: int = 0
+    by_time: bool = True
 
 
 class Proposer(Protocol):

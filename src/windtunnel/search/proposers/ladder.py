@@ -24,11 +24,11 @@ from windtunnel.projection.choices import (
 )
 from windtunnel.search.classes import degrees
 from windtunnel.search.corrected import Corrections, Features
-from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed
-from windtunnel.search.moves import PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
+from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed, share
+from windtunnel.search.moves import ETP, PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
-from windtunnel.search.trial import FREE, Proposal, Trial
+from windtunnel.search.trial import Proposal, Trial
 
 Move = tuple[Changes, str]
 """A plan and why it is worth a trial."""
@@ -55,7 +55,7 @@ def ladder(moves: Moves) -> tuple[Changes, ...]:
         SHARDING: sharding if len(sharding) > 1 else [],
         RECOMPUTE: [dict(value) for value in sorted(thinned, key=weight)],
         OPTIMIZER_OFFLOAD: list(moves.axis(OPTIMIZER_OFFLOAD)),
-        ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD)),
+        ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD), key=share),
     }
     named = {path: values for path, values in axes.items() if values}
     rungs = (dict(zip(named, values, strict=True)) for values in product(*named.values()))
@@ -68,7 +68,7 @@ STRATEGIES = {"zero1": 0.0, "hsdp": 0.0, "zero2": 0.005, "fsdp": 0.01, "zero3": 
 
 def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
     """What a rung gives up, as a guess of the share of a step."""
-    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * float(rung.get(ACTIVATION_OFFLOAD, 0.0))
+    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * share(rung.get(ACTIVATION_OFFLOAD, 0.0))
     sharded = STRATEGIES.get(str(rung.get(SHARDING)), 0.0)
     return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host) + sharded
 
@@ -103,14 +103,16 @@ class Climbing(Stepwise):
         self.leaders: dict[tuple[Any, ...], Trial] = {}
         """The best plan of each degrees."""
         self._paths = tuple(axis.path for axis in self.moves.axes)
+        self.trading = frozenset(self._paths if not ground.by_time else (WORLD,))
+        """Axes along which a slower step, or one that costs more accelerators, may be the better plan."""
         self._own = {path: self.moves.value({}, path) for path in (*VALUES, *self._paths)}
 
     def tell(self, trial: Trial, *, own: bool) -> None:
         """Whatever ran, whoever proposed it, corrects what is expected of others."""
-        if trial.outcome.step_time is not None:
+        if trial.called and trial.outcome.step_time is not None:
             changes = trial.changes
             self.corrections.learn(self.features(changes), self.guess(changes), trial.outcome.step_time)
-        if trial.outcome.status not in FREE:
+        if trial.called:
             grid = degrees(self.moves, trial.changes)
             self.ran.add(grid)
             if isfinite(trial.rank[0]) and (grid not in self.leaders or trial.rank < self.leaders[grid].rank):
@@ -142,6 +144,8 @@ class Climbing(Stepwise):
 
     def hopeless(self, changes: Changes) -> bool:
         """Whether a plan is far too large, also where the guesses of its bytes are: it is not proposed."""
+        if any(path.startswith("cluster.") and path != WORLD for path in self._paths):
+            return False
         value = self._value_of(changes)
         needed = self.envelope.bytes_of_states(value) + self.envelope.bytes_kept(value) / 2
         return needed > self.ground.job.cluster.accelerator.hbm_capacity
@@ -149,6 +153,12 @@ class Climbing(Stepwise):
     def _value_of(self, changes: Changes) -> Value:
         own = self._own
         return lambda path: changes[path] if path in changes else own[path]
+
+    @property
+    def baseline(self) -> Move:
+        """The job as it is, but for what the space pins."""
+        pinned = self.moves.pinned if self.moves.pinned.keys() - {ETP} else {}
+        return dict(pinned), "the baseline, as far as the space has it" if pinned else "the baseline"
 
     @property
     def at(self) -> Changes:
@@ -165,7 +175,7 @@ class Climbing(Stepwise):
             able = [
                 rung
                 for rung in self.rungs
-                if not (pp > 1 and rung.get(ACTIVATION_OFFLOAD))
+                if not (pp > 1 and share(rung.get(ACTIVATION_OFFLOAD, 0.0)))
                 and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
             ]
             self._rungs[key] = sorted(able, key=lambda rung: price(rung, layers)) or [{}]
@@ -185,7 +195,7 @@ class Climbing(Stepwise):
         if not points or self.calls >= self.most_calls:
             return []
         answers = yield [Proposal(changes, reason) for changes, reason in points]
-        self.calls += sum(answer.outcome.status not in FREE for answer in answers)
+        self.calls += sum(answer.called for answer in answers)
         return list(answers)
 
     def fitted(self, points: Sequence[Move], *, keep: Sequence[str] = ()) -> Try:
@@ -197,7 +207,7 @@ class Climbing(Stepwise):
         left = [(changes, reason, self._levels(changes, keep)) for changes, reason in points]
         while left and self.calls < self.most_calls:
             answers = yield [Proposal({**changes, **levels[0]}, reason) for changes, reason, levels in left]
-            self.calls += sum(answer.outcome.status not in FREE for answer in answers)
+            self.calls += sum(answer.called for answer in answers)
             found += answers
             left = [
                 (changes, reason, levels[1:])

@@ -32,7 +32,9 @@ FREEING = (
 )
 """Axes that change what fits: with their moves the plan gives up as little as it can."""
 SHAPES = 12
-"""Calls for shapes of degrees that no plan has had, between two climbs."""
+"""Calls for shapes of degrees that no plan has had, then for the most promising of all, before the first climb."""
+MORE = 6
+"""Calls of either kind between two climbs."""
 STARTS = 8
 """Best plans of their degrees that it climbs from."""
 PROMISING = 1.08
@@ -60,8 +62,9 @@ class Local(Climbing):
 
     def steps(self) -> Steps:
         if self.best is None:
-            yield from self.tried([({}, "the baseline")])
-            yield from self.ranking.tried(SHAPES, distinct=True)
+            yield from self.tried([self.baseline])
+            for distinct in (True, False):
+                yield from self.ranking.tried(SHAPES, distinct=distinct)
         if not self.leaders:
             yield from self._climb()
         climbed = set[tuple[Any, ...]]()
@@ -74,7 +77,8 @@ class Local(Climbing):
                 climbed.add(degrees(self.moves, self.here.changes))
                 yield from self._climb()
                 climbed.add(degrees(self.moves, self.here.changes))
-            yield from self.ranking.tried(SHAPES, distinct=True)
+            for distinct in (True, False):
+                yield from self.ranking.tried(MORE, distinct=distinct)
 
     def _climb(self) -> Steps:
         """Rounds of moves until none helps."""
@@ -90,8 +94,11 @@ class Local(Climbing):
             if self.here is before:
                 return
 
-    def _promising(self, changes: Changes) -> bool:
-        return self.here is None or self.promise(changes) <= PROMISING * self.reached(self.here)
+    def _promising(self, changes: Changes, *paths: str) -> bool:
+        """Whether a plan that is changed at these paths is worth a call."""
+        if self.here is None or self.trading & set(paths):
+            return True
+        return self.promise(changes) <= PROMISING * self.reached(self.here)
 
     def _moved_to(self, tried: Sequence[Trial]) -> bool:
         """Go to the best of the plans where it beats the one it stands on; whether it did."""
@@ -114,7 +121,11 @@ class Local(Climbing):
             ]
             yield (
                 axis.path,
-                [(changes, reason) for changes, reason in made if changes is not None and self._promising(changes)],
+                [
+                    (changes, reason)
+                    for changes, reason in made
+                    if changes is not None and self._promising(changes, axis.path)
+                ],
             )
 
     def _near(self, path: str, values: Sequence[Any], now: Any) -> list[Any]:
@@ -143,7 +154,7 @@ class Local(Climbing):
             near = [self._near(p, self.moves.axis(p), self.moves.value(self.at, p)) for p in (one, other)]
             for a, b in product(*near):
                 changes = self.moves.moved(self.at, {one: a, other: b})
-                if changes is not None and self._promising(changes):
+                if changes is not None and self._promising(changes, one, other):
                     yield changes, f"round {rounds}: {one} {shown(a)} with {other} {shown(b)}"
 
 

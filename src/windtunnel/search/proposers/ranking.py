@@ -15,7 +15,7 @@ from windtunnel.search.proposers.ladder import CLIMBED, Climbing
 
 AT_ONCE = 4
 """Plans between two looks at what they have shown."""
-FAR = 1.5
+FAR = 2.5
 """Times the promise of the best plan beyond which shapes are not worth a call."""
 
 

@@ -28,6 +28,8 @@ DISTINCT = 16
 """Calls for shapes of different degrees."""
 SHAPES = 12
 """Calls for the shapes that are then expected to be best, whatever their degrees."""
+MORE = 6
+"""Calls of either kind between sweeps."""
 WITHIN = 1.08
 """Times the best objective within which a plan of other degrees is swept around too."""
 CALLS = 60
@@ -50,16 +52,18 @@ class Seed(Climbing):
         """Degrees it has swept around."""
 
     def steps(self) -> Steps:
-        yield from self.tried([({}, "the baseline")])
+        yield from self.tried([self.baseline])
         on = self.moves.moved({}, {})
         yield from self.fitted([] if on is None else [(on, "every overlap on, its state sharded")])
         yield from self.ranking.tried(DISTINCT, distinct=True)
+        yield from self.ranking.tried(SHAPES, distinct=False)
         before = -1
         while before < self.calls < CALLS:
             before = self.calls
-            yield from self.ranking.tried(SHAPES, distinct=False)
             while self.calls < CALLS and (here := self._unswept()) is not None:
                 yield from self._sweeps(here)
+            for distinct in (True, False):
+                yield from self.ranking.tried(MORE, distinct=distinct)
 
     def _unswept(self) -> Trial | None:
         """The best plan of degrees it has not swept around, where that is within reach of the best."""
@@ -84,7 +88,7 @@ class Seed(Climbing):
         found: list[Move] = []
         for value in self.moves.axis(path):
             changes = self.moves.moved(at, {path: value}) if value != now else None
-            if changes is not None and self.promise(changes) <= limit:
+            if changes is not None and (path in self.trading or self.promise(changes) <= limit):
                 found.append((changes, f"sweep {path}: {shown(value)} instead of {shown(now)}"))
         if path == RECOMPUTE:
             lighter = [move for move in found if weight(move[0][path]) < weight(now)]

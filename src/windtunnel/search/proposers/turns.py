@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.search.proposers.base import Proposer
-from windtunnel.search.trial import FREE, Proposal, Trial
+from windtunnel.search.trial import Proposal, Trial
 
 
 class Turn:
@@ -34,5 +34,5 @@ class Turn:
     def tell(self, trial: Trial, *, own: bool) -> None:
         if own:
             self._under_way -= 1
-            self._calls += trial.outcome.status not in FREE
+            self._calls += trial.called
         self._proposer.tell(trial, own=own)
