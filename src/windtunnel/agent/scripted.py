@@ -15,7 +15,7 @@ Script = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
 AT_ONCE = 4
 """Plans the expert proposes in a round."""
-WORTH = 0.002
+WORTH = 0.001
 """Gain, as a share of the step, from which a plan is worth a trial."""
 STRUCTURE = {
     "plan.parallel.tp": 2,
