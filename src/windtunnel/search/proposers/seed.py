@@ -38,7 +38,8 @@ CALLS = 60
 
 class Seed(Climbing):
     """Deterministic. Shapes are taken in the order of the step an envelope expects, corrected by what was tried; what
-    does not fit gives up more. Then sweeps keep the best value found so far."""
+    does not fit gives up more. Then sweeps keep the best value found so far; a round of sweeps and shapes that brings
+    nothing is the last, so that who comes after it has calls left."""
 
     name = "seed"
     most_calls = CALLS
@@ -57,9 +58,9 @@ class Seed(Climbing):
         yield from self.fitted([] if on is None else [(on, "every overlap on, its state sharded")])
         yield from self.ranking.tried(DISTINCT, distinct=True)
         yield from self.ranking.tried(SHAPES, distinct=False)
-        before = -1
-        while before < self.calls < CALLS:
-            before = self.calls
+        before = None
+        while before is not self.best and self.calls < CALLS:
+            before = self.best
             while self.calls < CALLS and (here := self._unswept()) is not None:
                 yield from self._sweeps(here)
             for distinct in (True, False):
