@@ -41,14 +41,14 @@ def place(model: str, accelerator: str, number: int, framework: str, changes: Ma
     return load_job(base, set=dict(changes), repairs=False)
 
 
-def compared(index: int, plans: int) -> dict[str, list[tuple[float, float]]]:
+def compared(which: int, plans: int) -> dict[str, list[tuple[float, float]]]:
     """By schedule, what the estimate and the bound of random plans of one job are off exact times."""
-    draw = random.Random(index)
-    job = place(*JOBS[index], {})
+    draw = random.Random(which)
+    job = place(*JOBS[which], {})
     names = [name for name in schedule_names() if name != "custom"]
     grids = [default_space(job).pinned({SCHEDULE: (name,)}).grid for name in names]
     space = default_space(job).pinned({SCHEDULE: names})
-    points = Points(job=job, space=space, vary=lambda changes: place(*JOBS[index], changes))
+    points = Points(job=job, space=space, vary=lambda changes: place(*JOBS[which], changes))
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     while sum(map(len, found.values())) < plans:
         grid = draw.choice(grids)
@@ -58,12 +58,16 @@ def compared(index: int, plans: int) -> dict[str, list[tuple[float, float]]]:
             continue
         fits = batch.fits(batch.peak_device())
         rows = [int(row) for row in np.flatnonzero(fits.any(axis=1))]
-        for row in draw.sample(rows, min(ROWS, len(rows))):
-            times, exact = batch.times(np.array([row])), batch.exact(row)
+        if not rows:
+            continue
+        times = batch.times(np.array(rows))
+        for index, row in draw.sample(list(enumerate(rows)), min(ROWS, len(rows))):
+            exact = batch.exact(row)
             columns = [int(column) for column in np.flatnonzero(fits[row])]
             for column in draw.sample(columns, min(COLUMNS, len(columns))):
                 truth = float(exact[column])
-                pair = (float(times.estimate[0, column]) / truth - 1, 1 - float(times.bound[0, column]) / truth)
+                about, least = float(times.estimate[index, column]), float(times.bound[index, column])
+                pair = about / truth - 1, 1 - least / truth
                 found[str(point[SCHEDULE])].append(pair)
     return found
 

@@ -124,11 +124,11 @@ class Batch:
         m = self.job.plan.num_microbatches
         lower, slowest = _lower(terms, m), terms.each.max(axis=1)
         offsets = np.empty((len(self._stages), len(lower)))
-        for rows in _alike(seconds, joint=terms.drain is not None):
+        for rows in _alike(seconds):
             some = rows[0]
             ends = self._ends(self._order, seconds, some)
             beyond = ends - _lower(terms, self._order.num_microbatches)[some]
-            if self._longer is not self._order and terms.drain is None:
+            if self._longer is not self._order:
                 further = self._longer.num_microbatches - self._order.num_microbatches
                 growth = (self._ends(self._longer, seconds, some).max() - ends.max()) / further - slowest[some]
                 beyond = beyond + max(0.0, float(growth)) * (m - self._order.num_microbatches)
@@ -149,10 +149,8 @@ SHAPES = 20
 """Steps in which the shares of F, B and W count as different shapes of a variant."""
 
 
-def _alike(seconds: ChunkSeconds, *, joint: bool) -> list[Ints]:
-    """Rows whose F, B and W have the same proportions; a joint backward leaves one proportion that matters little."""
-    if joint:
-        return [np.arange(len(seconds.forward))]
+def _alike(seconds: ChunkSeconds) -> list[Ints]:
+    """Rows whose F, B and W have the same proportions."""
     phases = np.stack([each.sum(axis=1) for each in (seconds.forward, seconds.backward_input)])
     shares = np.rint(SHAPES * phases / (phases.sum(axis=0) + seconds.backward_weight.sum(axis=1)))
     _, shape = np.unique(shares, axis=1, return_inverse=True)
