@@ -145,7 +145,7 @@ class Batch:
         return np.array(makespan_only(order, _durations(seconds, row), self._hop))
 
 
-SHAPES = 20
+SHAPES = 32
 """Steps in which the shares of F, B and W count as different shapes of a variant."""
 
 
