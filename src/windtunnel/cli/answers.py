@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.cli.clock import Clock
-from windtunnel.cli.flags import Request
-
 if TYPE_CHECKING:
-    from windtunnel.cli.evidence import Evidence
+    from windtunnel.cli.search import Search
     from windtunnel.cli.studies import Studied
-    from windtunnel.job.job import Job
     from windtunnel.search.exhaustive import Plan, Progress
-    from windtunnel.search.objective import Goal
-    from windtunnel.search.space import Space
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What is asked for."""
-
-    asked: Request
-    base: Job
-    axes: Space
-    aim: Goal
-    clock: Clock
-    top: int
-    evidence: Evidence
-
-    def job_of(self, plan: Plan) -> Job:
-        return self.asked.vary(plan.changes)
 
 
 def answered(search: Search, progress: Progress, done: Studied | None, candidates: Sequence[Plan]) -> dict[str, Any]:

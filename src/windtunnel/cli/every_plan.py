@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 from windtunnel.cli.clock import Clock, StatusLine
-from windtunnel.cli.flags import Request
+from windtunnel.cli.search import Search
 from windtunnel.cli.workers import RUN, Workers, processors
 from windtunnel.errors import Fault, FormatError
-from windtunnel.job.job import Job
 from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Exhaustive, Plan, Progress
 from windtunnel.search.objective import Goal
 from windtunnel.search.slices import merge, slices
-from windtunnel.search.space import Space
 
 
-def every_plan(
-    asked: Request, base: Job, space: Space, goal: Goal, clock: Clock, *, top: int, quiet: bool, processes: int = 0
-) -> tuple[Progress, list[Plan]]:
+def every_plan(search: Search, *, quiet: bool, processes: int = 0) -> tuple[Progress, list[Plan]]:
     """The best plans of a space by the goal's first objective, and each slice's best; on ``processes``, or on all
     there are.
 
     Raises FormatError for an objective without a bound.
     """
+    goal, clock = search.aim, search.clock
     check_bounded(goal)
-    parts = list(slices(space))
+    parts = list(slices(search.axes))
     single = [objective.name for objective in goal.objectives] == ["accelerators"]
     total, ended = Progress(), list[bool]()
     bests: list[Plan] = []
     for part in parts:
         one = Progress()
-        _run(Examiner(job=base, space=part, vary=asked.vary, top=top), one, clock, quiet, processes or processors())
+        examiner = Examiner(job=search.base, space=part, vary=search.asked.vary, top=search.top)
+        _run(examiner, one, clock, quiet, processes or processors())
         if len(parts) == 1 and goal.target is None:
             return one, []
         bests += one.found[:1]
-        merge(total, one, top, goal, lambda plan: asked.vary(plan.changes))
+        merge(total, one, search.top, goal, search.job_of)
         ended.append(one.certified)
         if clock.over() or (total.best is not None and single):
             break

@@ -9,17 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.cli.axes import bounded, check_values
 from windtunnel.cli.clock import Clock
-from windtunnel.cli.evidence import evidence_of
 from windtunnel.cli.flags import Request
 from windtunnel.cli.output import Output
+from windtunnel.cli.search import search_of
 from windtunnel.cli.studies import studied
 from windtunnel.cli.tuning import Tuning
 from windtunnel.errors import WindtunnelError
 from windtunnel.projection.result import Projection
-from windtunnel.search.objective import goal
-from windtunnel.search.space import default_space
 
 if TYPE_CHECKING:
     from windtunnel.cli.studies import Studied
@@ -81,12 +78,10 @@ def _tuned(member: Member) -> dict[str, Any]:
     asked, tuning = member.asked, member.tuning
     if tuning.study is not None:
         tuning = replace(tuning, study=os.path.join(tuning.study, f"{_file_name(member.title)}.db"))
-    base = asked.load()
-    axes = bounded(default_space(base), member.vary, member.space)
-    check_values(asked, base, axes)
-    asked, evidence = evidence_of(asked, base, axes, tuning, QUIET)
-    aim = goal(tuning.objectives, base, member.target)
-    done = studied(asked, base, axes, aim, tuning, Clock(member.budget), evidence, top=1, quiet=True, processes=1)
+    clock = Clock(member.budget)
+    search = search_of(asked, tuning, member.vary, member.space, member.target, clock, top=1, output=QUIET)
+    done = studied(search, tuning, quiet=True, processes=1)
+    asked, base, evidence, aim = search.asked, search.base, search.evidence, search.aim
     best = done.progress.best
     first = evidence.projected(base)
     found = None if best is None else evidence.projected(asked.load(best.changes))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windtunnel.errors import Fault, FormatError, MissingError
 
 if TYPE_CHECKING:
-    from windtunnel.cli.answers import Search
+    from windtunnel.cli.search import Search
     from windtunnel.report.blocks import Block
     from windtunnel.report.drawing import Drawing
     from windtunnel.search.trial import Trial

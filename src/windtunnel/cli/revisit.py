@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from windtunnel.cli.answers import Search, answered, tried
+from windtunnel.cli.answers import answered, tried
 from windtunnel.cli.clock import Clock
 from windtunnel.cli.evidence import evidence
 from windtunnel.cli.flags import Request
 from windtunnel.cli.output import Output
+from windtunnel.cli.search import Search
 from windtunnel.cli.studies import progress_of
 from windtunnel.errors import Fault, FormatError
 from windtunnel.report.study import tried_document

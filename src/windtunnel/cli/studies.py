@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
-from windtunnel.cli.clock import Clock, seconds_of
+from windtunnel.cli.clock import seconds_of
 from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.every_plan import check_bounded, every_plan
-from windtunnel.cli.evidence import Evidence
-from windtunnel.cli.flags import Request
 from windtunnel.cli.llm import NAME as LLM
 from windtunnel.cli.llm import assistant
 from windtunnel.cli.queue import Queued
+from windtunnel.cli.search import Search
 from windtunnel.cli.tuning import Tuning
 from windtunnel.cli.watch import Watch
 from windtunnel.errors import Fault, FormatError
-from windtunnel.job.job import Job
 from windtunnel.measure.slurm import LOGS
 from windtunnel.projection.choices import Changes
 from windtunnel.search.examine import Examiner
 from windtunnel.search.exhaustive import Plan, Progress
 from windtunnel.search.mandate import within
-from windtunnel.search.objective import Goal
 from windtunnel.search.oracle import Projecting
 from windtunnel.search.proposers import PROPOSERS, Ground, Proposer
 from windtunnel.search.proposers.exhaustive import Certified
 from windtunnel.search.proposers.turns import Turn
 from windtunnel.search.screen import Screen
-from windtunnel.search.space import EVEN, LAYOUT, Space
+from windtunnel.search.space import EVEN, LAYOUT
 from windtunnel.search.study import Ending, Oracle, Study
 from windtunnel.search.trial import FREE, Trial
 from windtunnel.store.journal import InMemory, Kept
@@ -57,45 +54,34 @@ class Studied:
     """The journal of a language model that took part."""
 
 
-def studied(
-    asked: Request,
-    base: Job,
-    space: Space,
-    goal: Goal,
-    tuning: Tuning,
-    clock: Clock,
-    evidence: Evidence,
-    *,
-    top: int,
-    quiet: bool,
-    processes: int = 0,
-) -> Studied:
+def studied(search: Search, tuning: Tuning, *, quiet: bool, processes: int = 0) -> Studied:
     """Run a study to its end; an exhaustive search in it takes ``processes``, or all there are.
 
     Raises WindtunnelError for options that make none, and for a file that cannot be used.
     """
-    examiner = Examiner(job=base, space=space, vary=asked.vary, top=top)
+    asked, base, goal = search.asked, search.base, search.aim
+    examiner = Examiner(job=base, space=search.axes, vary=asked.vary, top=search.top)
     searched = Progress()
 
-    def search() -> list[Plan]:
+    def all_of_them() -> list[Plan]:
         nonlocal searched
-        searched, _ = every_plan(asked, base, space, goal, clock, top=top, quiet=quiet, processes=processes)
+        searched, _ = every_plan(search, quiet=quiet, processes=processes)
         return searched.found
 
     by_time = goal.objectives[0].name != "memory"
-    ground = Ground(job=base, space=space, seed=tuning.seed, by_time=by_time)
+    ground = Ground(job=base, space=search.axes, seed=tuning.seed, by_time=by_time)
     check_names(tuning)
     if Certified.name in {name.partition(":")[0] for name in tuning.names}:
         check_bounded(goal)
-    make = assistant(tuning, asked, goal, clock, quiet=quiet)
-    oracle = _oracle(tuning, base, evidence)
-    file = _file(tuning, asked, base, space, goal)
+    make = assistant(tuning, asked, goal, search.clock, quiet=quiet)
+    oracle = _oracle(tuning, search)
+    file = _file(tuning, search)
     name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
     notebook: Notebook = Loose() if file is None else Bound(file)
     study = Study(
         proposers=(),
         oracle=oracle,
-        screen=Screen(vary=within(asked.vary, space), write=lambda changes: _written(examiner, changes)),
+        screen=Screen(vary=within(asked.vary, search.axes), write=lambda changes: _written(examiner, changes)),
         goal=goal,
         journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
         most_calls=inf if tuning.calls is None else tuning.calls,
@@ -103,11 +89,11 @@ def studied(
     llm = make and make(
         base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
     )
-    study.proposers = _proposers(tuning, ground, search, llm)
-    watch = Watch(clock, study, quiet=quiet)
+    study.proposers = _proposers(tuning, ground, all_of_them, llm)
+    watch = Watch(search.clock, study, quiet=quiet)
     try:
-        with clock.stoppable():
-            ending = study.run(clock.over, watch.tick)
+        with search.clock.stoppable():
+            ending = study.run(search.clock.over, watch.tick)
         notes = notebook.notes()
     finally:
         watch.clear()
@@ -118,8 +104,9 @@ def studied(
         if file is not None:
             file.close()
     plans = [(trial, _written(examiner, trial.changes)) for trial in study.trials]
-    progress = progress_of(plans, study.calls, top)
-    progress.certified = searched.certified and tuning.run is None and evidence.certifies and study.best is not None
+    progress = progress_of(plans, study.calls, search.top)
+    by_model = tuning.run is None and search.evidence.certifies
+    progress.certified = searched.certified and by_model and study.best is not None
     return Studied(study=study, ending=ending, progress=progress, notes=notes)
 
 
@@ -158,34 +145,34 @@ def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]],
     return found
 
 
-def _oracle(tuning: Tuning, base: Job, evidence: Evidence) -> Oracle:
+def _oracle(tuning: Tuning, search: Search) -> Oracle:
     if tuning.run is None:
         if tuning.slurm:
             raise FormatError(Fault("--slurm", "", "there is no run to queue", "add --run COMMAND"))
-        return Projecting(projected=evidence.projected, name=evidence.name)
+        return Projecting(projected=search.evidence.projected, name=search.evidence.name)
     if tuning.workers < 1:
         raise FormatError(Fault("--workers", str(tuning.workers), "at least one run at a time", "write --workers 1"))
-    words, timeout = words_of(tuning.run, base), seconds_of("--timeout", tuning.timeout)
+    words, timeout = words_of(tuning.run, search.base), seconds_of("--timeout", tuning.timeout)
     if tuning.slurm:
         folder = os.path.join(os.path.dirname(os.path.abspath(tuning.study or "")), LOGS)
         return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers)
     return Running(words, timeout=timeout, workers=tuning.workers)
 
 
-def _file(tuning: Tuning, asked: Request, base: Job, space: Space, goal: Goal) -> StudyFile | None:
+def _file(tuning: Tuning, search: Search) -> StudyFile | None:
     """The study's file, new or resumed."""
     if tuning.study is None:
         if tuning.resume:
             raise FormatError(Fault("--resume", "", "there is no study to go on with", "name it with --study FILE"))
         return None
     facts: dict[str, Any] = {
-        "job": job_to_mapping(base),
-        "asked": asked.to_mapping(),
+        "job": job_to_mapping(search.base),
+        "asked": search.asked.to_mapping(),
         "profile": tuning.profile and str(Path(tuning.profile).resolve()),
         "anchors": [str(Path(path).resolve()) for path in tuning.anchor or ()],
-        "objective": [objective.name for objective in goal.objectives],
-        "target": goal.target,
-        "space": {axis.path: list(axis.values) for axis in space.axes},
+        "objective": [objective.name for objective in search.aim.objectives],
+        "target": search.aim.target,
+        "space": {axis.path: list(axis.values) for axis in search.axes.axes},
         "proposers": tuning.names,
         "seed": tuning.seed,
         "windtunnel": windtunnel.__version__,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from windtunnel.cli.answers import Search, answered, bought, traded, tried
+from windtunnel.cli.answers import answered, bought, traded, tried
 from windtunnel.cli.clock import Clock, seconds_of
 from windtunnel.cli.flags import NO_FLAGS, JobFlags, JobSource, request
 from windtunnel.cli.output import DEFAULT, Output, print_json, print_screen
@@ -48,38 +48,26 @@ def tune(
 
     With --proposer, --run or --study, plans are proposed and tried one by one instead, and kept in a file.
     """
-    from windtunnel.cli.axes import bounded, check_values
-    from windtunnel.cli.evidence import evidence_of, warn_unproven
-    from windtunnel.search.objective import goal
-    from windtunnel.search.slices import with_fewer_accelerators
-    from windtunnel.search.space import default_space
+    from windtunnel.cli.evidence import warn_unproven
+    from windtunnel.cli.search import search_of
 
-    asked = request(job, flags)
-    base = asked.load()
-    axes = bounded(default_space(base), vary or (), space)
-    check_values(asked, base, axes)
-    asked, evidence = evidence_of(asked, base, axes, tuning, output)
-    base = asked.load()
     target = None if tuning.target is None else seconds_of("--target", tuning.target)
-    aim = goal(tuning.objectives, base, target)
-    if "accelerators" in {objective.name for objective in aim.objectives}:
-        axes = with_fewer_accelerators(axes, base)
+    asked, clock = request(job, flags), Clock(budget)
+    search = search_of(asked, tuning, vary or (), space, target, clock, top=max(1, top), output=output)
     _check_files(tuning)
-    clock = Clock(budget)
-    search = Search(asked=asked, base=base, axes=axes, aim=aim, clock=clock, top=max(1, top), evidence=evidence)
     trials: Sequence[Trial] = ()
     notes: Sequence[Note] = ()
     if tuning.is_study:
         from windtunnel.cli.studies import studied
 
-        done = studied(asked, base, axes, aim, tuning, clock, evidence, top=search.top, quiet=output.quiet)
+        done = studied(search, tuning, quiet=output.quiet)
         trials = [trial for trial in done.study.trials if not trial.twin]
         progress, notes = done.progress, done.notes
         document = answered(search, progress, done, tried(search, progress))
     else:
         from windtunnel.cli.every_plan import every_plan
 
-        progress, bests = every_plan(asked, base, axes, aim, clock, top=search.top, quiet=output.quiet)
+        progress, bests = every_plan(search, quiet=output.quiet)
         document = answered(search, progress, None, traded(search, progress, bests))
     document["buys"] = bought(search, progress.best.changes) if tuning.what_if and progress.best else None
     warn_unproven(document, output)
