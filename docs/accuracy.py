@@ -4,7 +4,7 @@
 
 RECORDS: folder of ground truth; CALIBRATION: what ``windtunnel calibrate --json`` printed; TABLE: where to write what
 ``windtunnel validate --json`` prints, which CI compares with. What stands between ``<!-- NAME -->`` and
-``<!-- end -->`` in the page is replaced; everything else is written by hand.
+``<!-- end -->`` in the page is replaced, and the summary in README.md; everything else is written by hand.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from windtunnel.records.compare import measured_step_time
 from windtunnel.records.unstated import joint_verdict, leaves_recompute_open, readings
 
 PAGE = Path(__file__).with_name("accuracy.md")
+README = Path(__file__).parents[1] / "README.md"
 PLOTS = Path(__file__).with_name("plots")
 GRID = "vtrain"
 ANCHORED = ("scaling", "micro-batch", "mbc", "layouts", "batch")
@@ -64,13 +65,37 @@ def main(folder: str, calibration: str, table: str) -> None:
     PLOTS.mkdir(exist_ok=True)
     (PLOTS / "projected-measured.svg").write_text(scatter(rows, loaded), encoding="utf-8")
     (PLOTS / "errors-by-group.svg").write_text(boxes(rows), encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
+    rewrite(PAGE, sections)
+    rewrite(README, {"accuracy": summary(document)})
+
+
+def rewrite(page: Path, sections: dict[str, str]) -> None:
+    """Put what was made between the marks of a page."""
+    text = page.read_text(encoding="utf-8")
     for name, body in sections.items():
         text, count = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, body=body: m[1] + body + m[2], text, flags=re.DOTALL
         )
-        assert count == 1, f"{PAGE.name} has no section {name}"
-    PAGE.write_text(text, encoding="utf-8")
+        assert count == 1, f"{page.name} has no section {name}"
+    page.write_text(text, encoding="utf-8")
+
+
+def summary(document: dict[str, Any]) -> str:
+    """The errors in five lines."""
+    speeds, memory, fits = document["groups"]["speed"], document["groups"]["memory"]["all"], document["fits"]
+    lines = [
+        f"- Speed, {words}, {group['n']} runs: median error {figure(group['median'])} %, nine in ten within "
+        f"{figure(group['p90'])} %."
+        for words, group in (("dense", speeds["dense"]), ("mixture of experts", speeds["moe"]))
+    ]
+    ordered = figure(document["series"]["pooled"]["ordered"])
+    return "\n".join([
+        *lines,
+        f"- Memory, {memory['n']} runs: median {figure(memory['median'])} %; of {fits['n']} runs {fits['false_oom']} that "
+        f"ran are called too large, {fits['borderline']} a close call.",
+        f"- Order: of two runs in one series that differ by more than 2 %, the faster is told from the slower {ordered} % "
+        "of the time.",
+    ]) + "\n"  # fmt: skip
 
 
 def validate(folder: str) -> dict[str, Any]:
