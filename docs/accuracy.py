@@ -88,14 +88,14 @@ def summary(document: dict[str, Any]) -> str:
         f"{figure(group['p90'])} %."
         for words, group in (("dense", speeds["dense"]), ("mixture of experts", speeds["moe"]))
     ]
-    ordered = figure(document["series"]["pooled"]["ordered"])
-    return "\n".join([
-        *lines,
-        f"- Memory, {memory['n']} runs: median {figure(memory['median'])} %; of {fits['n']} runs {fits['false_oom']} that "
-        f"ran are called too large, {fits['borderline']} a close call.",
-        f"- Order: of two runs in one series that differ by more than 2 %, the faster is told from the slower {ordered} % "
-        "of the time.",
-    ]) + "\n"  # fmt: skip
+    ordered, called = figure(document["series"]["pooled"]["ordered"]), figure(memory["median"])
+    lines += [
+        f"- Memory, {memory['n']} runs: median {called} %; of {fits['n']} runs {fits['false_oom']} that ran are called too "
+        f"large, {fits['borderline']} a close call.",
+        f"- Order: of two runs in one series that differ by more than 2 %, the faster is told from the slower {ordered} "
+        "% of the time.",
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def validate(folder: str) -> dict[str, Any]:
