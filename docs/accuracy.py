@@ -90,10 +90,10 @@ def summary(document: dict[str, Any]) -> str:
     ]
     ordered, called = figure(document["series"]["pooled"]["ordered"]), figure(memory["median"])
     lines += [
-        f"- Memory, {memory['n']} runs: median {called} %; of {fits['n']} runs {fits['false_oom']} that ran are called too "
-        f"large, {fits['borderline']} a close call.",
-        f"- Order: of two runs in one series that differ by more than 2 %, the faster is told from the slower {ordered} "
-        "% of the time.",
+        f"- Memory, {memory['n']} runs: median {called} %; of {fits['n']} runs {fits['false_oom']} that ran are called "
+        f"too large, {fits['borderline']} a close call.",
+        "- Order: of two runs in one series that differ by more than 2 %, the faster is told from the slower "
+        f"{ordered} % of the time.",
     ]
     return "".join(f"{line}\n" for line in lines)
 
