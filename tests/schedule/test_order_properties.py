@@ -19,12 +19,15 @@ GENERATED = [name for name in schedule_names() if name != "custom"]
 
 @st.composite
 def orders(draw: st.DrawFn, name: str) -> Order:
-    p, m = draw(st.integers(1, 16)), draw(st.integers(1, 64))
+    p = draw(st.integers(1, 16))
     if name.startswith("dualpipe"):
-        p, m = 2 * draw(st.integers(1, 8)), 2 * draw(st.integers(2, 32))
+        p = 2 * draw(st.integers(1, 8))
     v = find(name).virtual_stages or draw(st.integers(find(name).min_virtual_stages, 4))
-    group = draw(st.none() | st.integers(p, max(p, m)))
-    assume(applicable(name, p, m, v, microbatch_group_size=group) is None)
+    sizes = [m for m in range(1, 65) if applicable(name, p, m, v) is None]
+    assume(sizes)
+    m = draw(st.sampled_from(sizes))
+    groups = [g for g in range(p, max(p, m) + 1) if applicable(name, p, m, v, microbatch_group_size=g) is None]
+    group = draw(st.sampled_from([None, *groups]))
     cap = draw(st.none() | st.integers(1, p))
     return build_order(name, p, m, v, microbatch_group_size=group, memory_cap=cap)
 
