@@ -76,9 +76,12 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
 def test_an_interrupted_portfolio_tells_what_it_has(tmp_path: Path) -> None:
     job = str(ROOT / "examples" / "llama3.1-8b-8-h100-fsdp2.yaml")
     places = ("--across", "cluster.num_accelerators=4,8,16")
-    words = ["portfolio", job, *places, "--proposer", "seed,local", "--calls", "100000", "--workers", "1", "--json"]
+    words = ["portfolio", job, *places, "--proposer", "random", "--calls", "100000", "--workers", "1", "--json"]
+    words += ["--studies", str(tmp_path)]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True) as process:
-        time.sleep(20)
+        deadline = time.monotonic() + 120
+        while not any(tmp_path.glob("*.db")) and time.monotonic() < deadline:  # until the first row is searched
+            time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
