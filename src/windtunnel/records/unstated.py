@@ -1,4 +1,4 @@
-"""What the source of a record leaves open, read both ways: a verdict that depends on it is borderline."""
+"""What the source of a record leaves open, read every way: a verdict that depends on it is borderline."""
 
 from __future__ import annotations
 

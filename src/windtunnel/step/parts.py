@@ -39,11 +39,6 @@ class Parts:
             + self.host + self.contention + self.offload + self.optimizer + self.jitter + self.bubble
         )  # fmt: skip
 
-    @property
-    def communication(self) -> float:
-        """Exposed communication of all groups."""
-        return self.tp + self.cp + self.ep + self.etp + self.pp + self.dp
-
 
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(Parts))
 ZERO = Parts()

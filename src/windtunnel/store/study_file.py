@@ -126,11 +126,6 @@ class StudyFile:
                 return []
             return self._connection.execute(f"SELECT {columns} FROM {table} {rest}", values).fetchall()
 
-    def _is_new(self) -> bool:
-        """Whether the file holds nothing yet."""
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        return bool(tables == 0)
-
     def _check(self) -> None:
         with self._saying():
             kind = self._connection.execute("PRAGMA application_id").fetchone()[0]
