@@ -107,8 +107,10 @@ class Kernels:
         found: list[Measurement] = []
         for unit in wanted.units:
             sized = sizes(job, unit)
-            if gathered_by_unit(job):
-                found.append(partial(_gathered, sized, self._once("gathered", sized)))
+            if gathered_by_unit(job) or sized.tp > 1:
+                sharded = gathered_by_unit(job)
+                kernel = self._once("gathered" if sharded else "unit", sized)
+                found.append(partial(_in_step, sized, kernel, sharded))
                 continue
             found += [] if pilot else [partial(_unit, sized, self._once("unit", sized))]
             found += [partial(_alone, sized, self._once("unit", sized))] if pilot or job.plan.parallel.pp > 1 else []
@@ -135,21 +137,19 @@ class Kernels:
 
 
 def _unit(sized: Sizes, kernel: UnitKernel) -> Samples:
-    """With a co-runner, the other rank. Ranks that wait for each other inside a layer are as slow as the slower one;
-    those that meet at the end of a step take what they take on average."""
+    """With a co-runner, the other rank. Ranks that meet at the end of a step take what they take on average."""
     dist.barrier()
-    both = latest if sized.tp > 1 else average
-    return {unit_key(sized, phase, 1): both(value) for phase, value in kernel.run(LEAST).items()}
+    return {unit_key(sized, phase, 1): average(value) for phase, value in kernel.run(LEAST).items()}
 
 
-def _gathered(sized: Sizes, kernel: UnitKernel) -> Samples:
-    """As ``_unit``, under FSDP in a group of one. Ranks wait for each other at every unit, so the slower one counts
-    every time."""
+def _in_step(sized: Sizes, kernel: UnitKernel, sharded: bool) -> Samples:
+    """As ``_unit`` for ranks that wait for each other at every unit: the slower one counts every time. ``sharded``: under
+    FSDP in a group of one."""
     rounds: list[Samples] = []
     while not rounds or sum(sum(found.values()) for found in rounds) < LEAST:
         dist.barrier()
-        found = kernel.run()
-        rounds.append({unit_key(sized, phase, 1, sharded=True): latest(value) for phase, value in found.items()})
+        found = kernel.run(split=False)
+        rounds.append({unit_key(sized, phase, 1, sharded=sharded): latest(value) for phase, value in found.items()})
     return {key: statistics.mean(found[key] for found in rounds) for key in rounds[0]}
 
 

@@ -18,8 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk
 from windtunnel.measure.torch.blocks.ends import cross_entropy
+from windtunnel.measure.torch.blocks.regions import Regions
 from windtunnel.measure.torch.clock import Clock
-from windtunnel.measure.torch.groups import TensorParallel
+from windtunnel.measure.torch.groups import Group
 from windtunnel.measure.torch.model import ChunkModule
 from windtunnel.measure.torch.optimizer import optimizer
 from windtunnel.measure.torch.pilot import Pilot
@@ -81,16 +82,16 @@ def _data_parallel(job: Job) -> Step:
 
 
 def _tensor_parallel(job: Job) -> Step:
-    module = ChunkModule(job, _whole(job), TensorParallel(sequence=job.plan.parallel.sequence_parallel))
-    assert module.embedding is not None
-    module.embedding.first = dist.get_rank() * module.embedding.table.num_embeddings  # type: ignore
+    module = ChunkModule(job, _whole(job), Regions(Group(), sequence=job.plan.parallel.sequence_parallel))
+    for end in (module.embedding, module.head):
+        end.first = dist.get_rank() * module.embedding.table.num_embeddings  # type: ignore
     steps = optimizer(job.plan.optimizer, module.parameters())
     batches = _batches(job)
     copies = [weight for name, weight in module.named_parameters() if weight.dim() == 3]
 
     def step() -> Tensor:
         for tokens, labels in batches:
-            loss = _vocab_parallel_loss(module(tokens), labels)
+            loss = module(tokens, labels)
             loss.backward()
         for weight in copies:  # experts are replicas on the ranks of a tensor-parallel group
             dist.all_reduce(weight.grad)
@@ -99,31 +100,6 @@ def _tensor_parallel(job: Job) -> Step:
         return loss.detach()
 
     return step
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(_: Any, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(_: Any, *gradients: Tensor) -> Tensor:
-        return gradients[0]
-
-
-def _vocab_parallel_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy over a vocabulary that two ranks share: maximum, sum and the label's logit are reduced."""
-    scores, wanted = logits.flatten(0, -2).float(), labels.reshape(-1, 1)
-    highest = scores.detach().max(-1).values
-    dist.all_reduce(highest, op=dist.ReduceOp.MAX)
-    scores = scores - highest[:, None]
-    total = _Sum.apply(scores.exp().sum(-1))
-    local = wanted - dist.get_rank() * scores.shape[-1]
-    mine = (local >= 0) & (local < scores.shape[-1])
-    chosen = _Sum.apply((scores.gather(1, local.clamp(0, scores.shape[-1] - 1)) * mine).squeeze(1))
-    return (total.log() - chosen).mean()
 
 
 class _Stage(nn.Module):

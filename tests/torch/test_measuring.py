@@ -22,7 +22,9 @@ from windtunnel.measure.network import measure_network  # noqa: E402
 from windtunnel.measure.session import environment  # noqa: E402
 from windtunnel.measure.suite import suite  # noqa: E402
 from windtunnel.measure.torch.blocks.build import build  # noqa: E402
-from windtunnel.measure.torch.groups import TensorParallel  # noqa: E402
+from windtunnel.measure.torch.blocks.ends import cross_entropy, vocab_parallel_cross_entropy  # noqa: E402
+from windtunnel.measure.torch.blocks.regions import Regions, played  # noqa: E402
+from windtunnel.measure.torch.groups import Group  # noqa: E402
 from windtunnel.measure.worker import Effort  # noqa: E402
 from windtunnel.ops.chunk import units  # noqa: E402
 from windtunnel.ops.sizes import sizes  # noqa: E402
@@ -100,7 +102,7 @@ def test_collectives_through_the_queue(tmp_path: Path) -> None:
 def _borders(rank: int, folder: str, sequence: bool) -> None:
     dist = torch.distributed
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    regions = TensorParallel(sequence=sequence)
+    regions = Regions(Group(), sequence=sequence)
     x = torch.arange(2 * 4 * 3, dtype=torch.float32).view(2, 4, 3)
     mine = (x[:, 2 * rank : 2 * rank + 2] if sequence else x).clone().requires_grad_()
     entered = regions.enter(mine)
@@ -120,6 +122,40 @@ def test_borders_of_a_tensor_parallel_region(tmp_path: Path, sequence: bool) -> 
         torch.testing.assert_close(entered, x)
         torch.testing.assert_close(left, 3 * x[:, share])
         torch.testing.assert_close(gradient, torch.full_like(gradient, 3.0))
+
+
+def test_a_played_region_has_the_shapes_of_its_group() -> None:
+    mine = torch.randn(2, 4, 3, requires_grad=True)
+    entered = played(2).enter(mine)
+    left = played(2).leave(entered)
+    left.sum().backward()
+    assert entered.shape == (2, 8, 3)
+    torch.testing.assert_close(left, mine)
+    assert mine.grad is not None and mine.grad.shape == mine.shape
+    assert played(1).enter(mine) is mine
+
+
+def _losses(rank: int, folder: str) -> None:
+    dist = torch.distributed
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    logits, labels = torch.load(f"{folder}/whole.pt")
+    mine = logits[..., 8 * rank : 8 * rank + 8].clone().requires_grad_()
+    loss = vocab_parallel_cross_entropy(mine, labels - 8 * rank, Regions(Group()))
+    loss.backward()
+    torch.save((loss.detach(), mine.grad), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_a_loss_over_a_divided_vocabulary_is_the_loss(tmp_path: Path) -> None:
+    logits, labels = torch.randn(2, 5, 16, requires_grad=True), torch.randint(0, 16, (2, 5))
+    torch.save((logits.detach(), labels), tmp_path / "whole.pt")
+    torch.multiprocessing.spawn(_losses, args=(str(tmp_path),), nprocs=2)
+    loss = cross_entropy(logits, labels)
+    loss.backward()
+    parts = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
+    for found, _ in parts:
+        torch.testing.assert_close(found, loss.detach())
+    torch.testing.assert_close(torch.cat([gradient for _, gradient in parts], -1), logits.grad)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float, float]:
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
     width = BYTES[loss.logits_dtype]
     wider = width - BYTES["bf16"]
-    piece, gathered = traits.loss_peak_bytes / CHUNKS * logits, BYTES["fp32"] * ctx.tokens * job.model.hidden_size
+    piece, gathered = traits.loss_peak_bytes / loss.pieces * logits, BYTES["fp32"] * ctx.tokens * job.model.hidden_size
     if loss.kernel == "chunked":
         # A piece's logits, and the fp32 gradient of hidden states that pieces add to (torchtitan's GradAccumulator).
         return piece * (1 + chunk.num_mtp_layers), gathered, 0.0
@@ -127,10 +127,6 @@ def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float, float]:
     kept, peak = by_kernel[loss.kernel]
     cached = traits.loss_cached_bytes if loss.kernel == "eager" and not wider else 0.0
     return kept * logits * (1 + chunk.num_mtp_layers), max(0.0, peak - kept) * logits, cached * logits
-
-
-CHUNKS = 8
-"""Pieces a chunked loss cuts its tokens into (torchtitan's default)."""
 
 
 def stage_units(job: Job, chunks: Iterable[Chunk]) -> tuple[Unit, ...]:

@@ -51,7 +51,8 @@ def head(model: ModelSpec, vocab: int, ctx: Context, *, name: str = "head") -> t
         *norm(model, ctx, f"{name}_norm", layer_input=True, feeds_gemm=False),
         *collectives,
         *linear(f"{name}_logits", ctx, ctx.tokens, local, h, compute="bf16"),
-        *_cross_entropy(ctx, local, name),
+        *_cross_entropy(ctx, local if ctx.loss.vocab_parallel else vocab, name),
+        *_loss_traffic(ctx, vocab, name),
     )
 
 
@@ -65,6 +66,31 @@ def _cross_entropy(ctx: Context, vocab: float, name: str) -> tuple[Op, ...]:
     return (
         Stream(name=f"{name}_loss", phase="F", bytes_moved=forward * logits, kernels=1 if fused else 6),
         Stream(name=f"{name}_loss", phase="B", bytes_moved=backward * logits, kernels=1 if fused else 4),
+    )
+
+
+_FP32 = 4
+
+
+def _loss_traffic(ctx: Context, vocab: int, name: str) -> tuple[Op, ...]:
+    """Ranks that hold a part of the vocabulary each reduce fp32 figures of every token: the highest logit, the sum and
+    the label's logit, one after the other, or the last two as one where fused (NVIDIA/Megatron-LM megatron/core/
+    tensor_parallel/cross_entropy.py, megatron/core/fusions/fused_cross_entropy.py); Transformer Engine gathers all three
+    at once (transformer_engine/pytorch/triton/cross_entropy.py). Otherwise they gather the logits."""
+    if ctx.tp == 1:
+        return ()
+    if not ctx.loss.vocab_parallel:
+        size = ctx.tokens * vocab * ctx.width
+        return (Collective(name=f"{name}_loss", phase="F", collective="all_gather", group="tp", size=size),)
+    figures = _FP32 * ctx.tokens
+    if ctx.loss.kernel == "te":
+        size = 3 * figures * ctx.tp
+        return (Collective(name=f"{name}_loss", phase="F", collective="all_gather", group="tp", size=size),)
+    sizes = (figures, 2 * figures) if ctx.loss.kernel == "fused" else (figures, figures, figures)
+    pieces = ctx.loss.pieces
+    return pieces * tuple(
+        Collective(name=f"{name}_loss", phase="F", collective="all_reduce", group="tp", size=size / pieces)
+        for size in sizes
     )
 
 

@@ -12,16 +12,23 @@ from torch import Tensor
 from windtunnel.measure.torch.clock import Clock
 
 FP32 = 4
+WIDTH = 256
+"""Elements a row of the product before a collective."""
+WORK = 0.002
+"""Seconds of products before a collective on a CPU: about those between two collectives of a layer."""
 
 
 class CollectiveKernel:
     """One collective of ``size`` bytes (full, gathered size) of random fp32 over the whole world.
 
-    Buffers are there before it: what a framework copies into and out of them is measured with the unit that it is for.
+    It is timed as layers meet it: in a chain in which every call follows products that write what it sends, less the
+    same products without calls. So it holds what a call costs the compute round it: waits for the slower rank, caches,
+    and on a CPU the threads of the backend, which share cores with compute. What a framework copies into and out of its
+    buffers is measured with the unit that it is for.
     """
 
     def __init__(self, kind: str, size: float, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self._products = clock, 0
         ranks, self._rank = dist.get_world_size(), dist.get_rank()
         each = max(1, round(size / FP32 / ranks))
         self._full = torch.randn(each * ranks, device=clock.device)
@@ -30,11 +37,33 @@ class CollectiveKernel:
             self._full = torch.randn(max(1, round(size / FP32)), device=clock.device)
         self._other = torch.empty_like(self._full)
         self._call: Callable[[], object] = getattr(self, f"_{kind}")
+        sent = self._part if kind == "all_gather" else self._full
+        width = min(WIDTH, sent.numel())
+        self._sent = sent[: sent.numel() // width * width].view(-1, width)
+        self._x = torch.randn(self._sent.shape[0], WIDTH, device=clock.device)
+        self._weight = torch.randn(WIDTH, width, device=clock.device)
 
     def run(self, times: int = 1) -> float:
-        """Mean seconds of calls that all ranks enter together, one after the other."""
+        """Mean seconds that each of ``times`` calls adds to a chain."""
+        if self._products == 0:
+            self._work()
+            self._products = 1 if self._clock.device != "cpu" else max(1, round(WORK / self._chain(1, self._nothing)))
+        return max(self._chain(times, self._call) - self._chain(times, self._nothing), LEAST) / times
+
+    def _chain(self, times: int, call: Callable[[], object]) -> float:
+        """Seconds of the rank that takes longest, all starting together."""
         dist.barrier()
-        return self._clock.time(lambda: [self._call() for _ in range(times)])[1] / times
+        seconds = self._clock.time(lambda: [(self._work(), call()) for _ in range(times)])[1]
+        longest = torch.tensor(seconds, dtype=torch.float64, device=self._clock.device)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        return longest.item()
+
+    def _work(self) -> None:
+        for _ in range(max(self._products, 1)):
+            torch.mm(self._x, self._weight, out=self._sent)
+
+    def _nothing(self) -> None:
+        """In place of the call."""
 
     def _all_reduce(self) -> None:
         dist.all_reduce(self._full)

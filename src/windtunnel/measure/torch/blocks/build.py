@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from windtunnel.measure.torch.blocks.ends import Embedding, Head
 from windtunnel.measure.torch.blocks.layer import Layer, Prediction
-from windtunnel.measure.torch.blocks.regions import Alone, Regions
+from windtunnel.measure.torch.blocks.regions import Regions, played
 from windtunnel.ops.sizes import Sizes
 
 
 def build(sizes: Sizes, recompute: frozenset[str] = frozenset(), regions: Regions | None = None) -> nn.Module:
     """The module of one unit as one rank holds it, fp32 parameters."""
-    around = regions or Alone(sizes.shards)
+    around = regions or played(sizes.shards)
     if sizes.kind == "embedding":
         return Embedding(sizes, around)
     if sizes.kind != "layer":

@@ -12,7 +12,7 @@ from windtunnel.measure.torch.blocks.latent_attention import LatentAttention
 from windtunnel.measure.torch.blocks.linear_attention import LinearMixer
 from windtunnel.measure.torch.blocks.norm import norm
 from windtunnel.measure.torch.blocks.recompute import EverySecondProduct, again, discard
-from windtunnel.measure.torch.blocks.regions import Alone, Regions
+from windtunnel.measure.torch.blocks.regions import Regions, played
 from windtunnel.ops.sizes import Sizes
 
 
@@ -41,9 +41,9 @@ class Layer(nn.Module):
 
     def __init__(self, sizes: Sizes, recompute: frozenset[str] = frozenset(), regions: Regions | None = None) -> None:
         super().__init__()
-        around = regions or Alone(sizes.shards)
+        around = regions or played(sizes.shards)
         # Experts take a rank's own tokens: their traffic is between tokens and experts, inside the part.
-        inside = Alone() if sizes.feed_forward == "moe" else around
+        inside = Regions() if sizes.feed_forward == "moe" else around
         inner = ((_mixer(sizes, recompute), around), (_feed_forward(sizes, recompute), inside))
         self.parts = nn.ModuleList(Part(sizes, module, its, recompute) for module, its in inner if module is not None)
         self.products = EverySecondProduct() if "per_op" in recompute else None
