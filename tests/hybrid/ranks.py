@@ -143,8 +143,8 @@ def _unit(sized: Sizes, kernel: UnitKernel) -> Samples:
 
 
 def _in_step(sized: Sizes, kernel: UnitKernel, sharded: bool) -> Samples:
-    """As ``_unit`` for ranks that wait for each other at every unit: the slower one counts every time. ``sharded``: under
-    FSDP in a group of one."""
+    """As ``_unit`` for ranks that wait for each other at every unit: the slower one counts every time. ``sharded``:
+    under FSDP in a group of one."""
     rounds: list[Samples] = []
     while not rounds or sum(sum(found.values()) for found in rounds) < LEAST:
         dist.barrier()

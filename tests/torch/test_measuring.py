@@ -131,7 +131,8 @@ def test_a_played_region_has_the_shapes_of_its_group() -> None:
     left.sum().backward()
     assert entered.shape == (2, 8, 3)
     torch.testing.assert_close(left, mine)
-    assert mine.grad is not None and mine.grad.shape == mine.shape
+    assert mine.grad is not None
+    assert mine.grad.shape == mine.shape
     assert played(1).enter(mine) is mine
 
 

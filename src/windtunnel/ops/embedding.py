@@ -75,8 +75,8 @@ _FP32 = 4
 def _loss_traffic(ctx: Context, vocab: int, name: str) -> tuple[Op, ...]:
     """Ranks that hold a part of the vocabulary each reduce fp32 figures of every token: the highest logit, the sum and
     the label's logit, one after the other, or the last two as one where fused (NVIDIA/Megatron-LM megatron/core/
-    tensor_parallel/cross_entropy.py, megatron/core/fusions/fused_cross_entropy.py); Transformer Engine gathers all three
-    at once (transformer_engine/pytorch/triton/cross_entropy.py). Otherwise they gather the logits."""
+    tensor_parallel/cross_entropy.py, megatron/core/fusions/fused_cross_entropy.py); Transformer Engine gathers all
+    three at once (transformer_engine/pytorch/triton/cross_entropy.py). Otherwise they gather the logits."""
     if ctx.tp == 1:
         return ()
     if not ctx.loss.vocab_parallel:

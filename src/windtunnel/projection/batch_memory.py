@@ -44,7 +44,9 @@ class BatchMemory:
             if len(mine):
                 holdings = self._holdings(columns.states[mine[0]][0])
                 passing = self._passing(rows.held, holdings)
-                peak[:, mine] = self._worst(*passing, holdings, _some(rates, mine), [columns.states[i] for i in mine])
+                some = [columns.states[i] for i in mine]
+                high = self.shape.highest(columns)[mine]
+                peak[:, mine] = self._worst(*passing, holdings, _some(rates, mine), some, high)
         return peak[rows.holds[:, None], columns.state]
 
     def most_that_fits(self, columns: Columns) -> Floats:
@@ -81,9 +83,16 @@ class BatchMemory:
         return [one._replace(resident=one.resident + more) for one, more in zip(each, ahead, strict=True)]
 
     def _worst(
-        self, passing: Floats, cached: Floats, holdings: Sequence[Holding], rates: ByteRates, of: Sequence[State]
+        self,
+        passing: Floats,
+        cached: Floats,
+        holdings: Sequence[Holding],
+        rates: ByteRates,
+        of: Sequence[State],
+        high: Floats,
     ) -> Floats:
-        """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``."""
+        """Device bytes of the worst kind of stage, ``[(recompute, kernel), state]``; ``high``: of the residuals, by
+        state."""
         job, parallel = self.job, self.job.plan.parallel
         dense_shard, expert_shard = _shards(tuple(of), parallel.dp * parallel.cp, max(1, parallel.expert_dp))
         own: Any = np.array([(p.dense, p.expert) for p in self.parameters])[:, :, None, None]
@@ -93,7 +102,7 @@ class BatchMemory:
         moving = np.maximum(np.maximum(passing[:, :, None], reduction), held.stepping)
         allocated = compose.allocated(held, resident, moving)
         outside = compose.overhead(allocated, *overhead_terms(job))
-        room = job.cluster.accelerator.hbm_capacity - outside
+        room = compose.room(job.cluster.accelerator.hbm_capacity, high, outside)
         reserved = compose.reserved(allocated, cached[:, :, None], reserved_ratio(job), room)
         return np.asarray((reserved + outside).max(axis=0))
 

@@ -41,10 +41,16 @@ def allocated(held: States, resident: Number, alive: Number) -> Number:
 
 def reserved(allocated_bytes: Number, cached: Number, ratio: Number, room: Number) -> Number:
     """Bytes the allocator holds: ``ratio`` times what is allocated and what lies ``cached`` between it, in blocks of
-    the wrong size. Whole blocks are given back before an allocation fails, so that ratio alone never outgrows ``room``
-    (capacity less overhead)."""
+    the wrong size. Whole blocks are given back before an allocation fails, so that ratio alone never outgrows
+    ``room``."""
     least = allocated_bytes + cached
     return maximum(least, minimum(least * ratio, room))
+
+
+def room(capacity: Number, high: Number, outside: Number) -> Number:
+    """Bytes an allocator's reserve may grow to: with ``outside`` bytes beside it, and all of it at the ``high`` end of
+    its residuals (a factor), the device is full."""
+    return capacity / high - outside
 
 
 def overhead(allocated_bytes: Number, share: Number, fixed: Number) -> Number:

@@ -61,6 +61,7 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
     alive = candidate.activations + candidate.dispatcher + candidate.logits + passing
     allocated = compose.allocated(held, structure.resident, alive)
     outside = compose.overhead(allocated, *overhead_terms(job))
+    room = compose.room(job.cluster.accelerator.hbm_capacity, residuals(job)[1], outside)
     return MemoryBreakdown(
         stage=index,
         rank=_first_rank(job, index),
@@ -74,9 +75,7 @@ def _breakdown(job: Job, index: int, structure: StageStructure, candidate: Candi
         logits=candidate.logits,
         buffers=held.gathered + structure.resident + passing,
         dispatcher=candidate.dispatcher,
-        reserved=compose.reserved(
-            allocated, structure.cached, reserved_ratio(job), job.cluster.accelerator.hbm_capacity - outside
-        ),
+        reserved=compose.reserved(allocated, structure.cached, reserved_ratio(job), room),
         overhead=outside,
     )
 

@@ -1,4 +1,4 @@
-"""What the source of a record leaves open, read every way: a verdict that depends on it is borderline."""
+"""What the source of a record leaves open, read every way: a job that fits one way is never called impossible."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def _recomputing(job: Job, what: frozenset[str]) -> Job:
 
 
 def joint_verdict(found: tuple[Memory, ...]) -> Verdict:
-    """What all readings agree on, else borderline."""
-    verdicts = {memory.verdict for memory in found}
-    return verdicts.pop() if len(verdicts) == 1 else "borderline"
+    """The verdict as given, which comes first; that a job does not fit is borderline where another reading would."""
+    given = found[0].verdict
+    return "borderline" if given == "oom" and any(memory.verdict != "oom" for memory in found) else given

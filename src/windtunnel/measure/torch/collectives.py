@@ -52,9 +52,14 @@ class CollectiveKernel:
 
     def _chain(self, times: int, call: Callable[[], object]) -> float:
         """Seconds of the rank that takes longest, all starting together."""
+
+        def chain() -> None:
+            for _ in range(times):
+                self._work()
+                call()
+
         dist.barrier()
-        seconds = self._clock.time(lambda: [(self._work(), call()) for _ in range(times)])[1]
-        longest = torch.tensor(seconds, dtype=torch.float64, device=self._clock.device)
+        longest = torch.tensor(self._clock.time(chain)[1], dtype=torch.float64, device=self._clock.device)
         dist.all_reduce(longest, op=dist.ReduceOp.MAX)
         return longest.item()
 

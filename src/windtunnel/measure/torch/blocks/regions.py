@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+Border = type[torch.autograd.Function]
+
 
 class Traffic(Protocol):
     """What the ranks of a tensor-parallel group do to the tokens [b, s, h] of one of them."""
@@ -36,7 +38,8 @@ class Regions:
 
     def __init__(self, traffic: Traffic | None = None, *, sequence: bool = False) -> None:
         self._traffic = traffic
-        self._enter, self._leave = (_Gather, _Scatter) if sequence else (_Copy, _Reduce)
+        self._enter: Border = _Gather if sequence else _Copy
+        self._leave: Border = _Scatter if sequence else _Reduce
 
     def enter(self, x: Tensor) -> Tensor:
         """From a rank's share of the tokens to all of them."""
@@ -54,7 +57,7 @@ class Regions:
         """The maximum over ranks, in place; without a gradient."""
         return x if self._traffic is None else self._traffic.highest(x)
 
-    def _through(self, border: type[torch.autograd.Function], x: Tensor) -> Tensor:
+    def _through(self, border: Border, x: Tensor) -> Tensor:
         passed: Tensor = x if self._traffic is None else border.apply(x, self._traffic)
         return passed
 
