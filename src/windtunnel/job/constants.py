@@ -171,6 +171,7 @@ class MemoryConstants:
     rocm_overhead: float
     tpu_overhead: float
     expandable_ratio: float
+    reserved_spread: float
     unsharded_residual: float
 
 
