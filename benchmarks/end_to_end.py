@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     job = stack(6 if small else asked.layers, accelerator, small=small)
     _measure(tasks_of(job), asked.out, bench, STACK_BUDGET)
     write_ratios(job, asked.out, 0)
-    _report(job, asked.out, asked.device)
+    _report(pilot(job, job.model.num_layers, eager_software()), asked.out, asked.device)
     return 0
 
 
@@ -92,23 +92,22 @@ def _measure(tasks: Any, out: str, bench: Bench, budget: float) -> None:
         sys.stderr.write(result_line(result) + "\n")
 
 
-def _report(job: Job, out: str, device: str) -> None:
-    """A real step of the stack against its projection, and its peak against one anchored on pilots of two and four
-    layers."""
+def _report(whole: Job, out: str, device: str) -> None:
+    """A real step of the whole stack, trained as pilots are, against its projection, and its peak against one anchored
+    on pilots of two and four layers."""
     prepare(device, 1 if device == "cpu" else None)
-    whole = pilot(job, job.model.num_layers, eager_software())
     profile = read_profile(out)
     real = peak(lambda: _steps(whole, device), device)
     trained = Pilot(whole, clock(device))
     for _ in range(3):
         trained.step()
     taken = statistics.median(trained.seconds() for _ in range(STEPS))
-    projected, _ = project_measured(job, profile)
+    projected, _ = project_measured(whole, profile)
     print(f"step: real {human_seconds(taken)}")
-    for name, step in (("with the profile", projected.step_time), ("simulated", project(job).step_time)):
+    for name, step in (("with the profile", projected.step_time), ("simulated", project(whole).step_time)):
         print(f"  {name}: {human_seconds(step)} ({100 * (step / taken - 1):+.1f} %)")
     counted = project(whole).memory
-    anchored = anchored_on_pilots(job, counted, profile, eager_software())
+    anchored = anchored_on_pilots(whole, counted, profile, eager_software())
     print(f"peak: real {human_bytes(real.allocated)} allocated, {human_bytes(real.reserved)} reserved")
     print(f"  counted: {_compared(counted.peak.allocated, real.allocated)} allocated")
     if anchored is None:

@@ -27,8 +27,9 @@ class Group:
         return mine
 
     def reduce(self, x: Tensor) -> Tensor:
-        dist.all_reduce(x, group=self._group)
-        return x
+        total = x.contiguous()
+        dist.all_reduce(total, group=self._group)
+        return total
 
     def highest(self, x: Tensor) -> Tensor:
         dist.all_reduce(x, dist.ReduceOp.MAX, self._group)

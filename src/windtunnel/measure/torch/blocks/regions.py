@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-
-Border = type[torch.autograd.Function]
 
 
 class Traffic(Protocol):
@@ -22,7 +21,7 @@ class Traffic(Protocol):
         ...
 
     def reduce(self, x: Tensor) -> Tensor:
-        """The sum over ranks of equal shapes, in place."""
+        """The sum over ranks of equal shapes, in place where it is contiguous."""
         ...
 
     def highest(self, x: Tensor) -> Tensor:
@@ -37,29 +36,29 @@ class Regions:
     """
 
     def __init__(self, traffic: Traffic | None = None, *, sequence: bool = False) -> None:
-        self._traffic = traffic
-        self._enter: Border = _Gather if sequence else _Copy
-        self._leave: Border = _Scatter if sequence else _Reduce
+        self._traffic, self._sequence = traffic, sequence
 
     def enter(self, x: Tensor) -> Tensor:
         """From a rank's share of the tokens to all of them."""
-        return self._through(self._enter, x)
+        if self._traffic is None:
+            return x
+        if self._sequence:
+            return _through(x, self._traffic.gather, self._traffic.scatter)
+        return _through(x, _seen, self._traffic.reduce)
 
     def leave(self, x: Tensor) -> Tensor:
         """From partial sums over all tokens to a rank's share of their sum."""
-        return self._through(self._leave, x)
+        if self._traffic is None or not self._sequence:
+            return self.sum(x)
+        return _through(x, self._traffic.scatter, self._traffic.gather)
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum over ranks of what each of them has a part of, in place."""
-        return self._through(_Reduce, x)
+        return x if self._traffic is None else _through(x, self._traffic.reduce, _seen)
 
     def highest(self, x: Tensor) -> Tensor:
         """The maximum over ranks, in place; without a gradient."""
         return x if self._traffic is None else self._traffic.highest(x)
-
-    def _through(self, border: Border, x: Tensor) -> Tensor:
-        passed: Tensor = x if self._traffic is None else border.apply(x, self._traffic)
-        return passed
 
 
 class Alone:
@@ -99,45 +98,28 @@ def by_rank(x: Tensor, ranks: int) -> Tensor:
     return x.unflatten(1, (ranks, -1)).movedim(1, 0).flatten(0, 1)
 
 
-class _Copy(torch.autograd.Function):
+Way = Callable[[Tensor], Tensor]
+
+
+def _through(x: Tensor, there: Way, back: Way) -> Tensor:
+    """``there`` on a tensor, and ``back`` on its gradient."""
+    passed: Tensor = _Border.apply(x, there, back)
+    return passed
+
+
+def _seen(x: Tensor) -> Tensor:
+    return x.view_as(x)
+
+
+class _Border(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, traffic: Traffic) -> Tensor:
-        ctx.traffic = traffic
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.traffic.reduce(gradients[0].contiguous()), None
-
-
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, traffic: Traffic) -> Tensor:
-        ctx.mark_dirty(x)
-        return traffic.reduce(x)
-
-    @staticmethod
-    def backward(_: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, traffic: Traffic) -> Tensor:
-        ctx.traffic = traffic
-        return traffic.gather(x)
+    def forward(ctx: Any, x: Tensor, there: Way, back: Way) -> Tensor:
+        ctx.back = back
+        passed = there(x)
+        if passed is x:
+            ctx.mark_dirty(x)
+        return passed
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.traffic.scatter(gradients[0]), None
-
-
-class _Scatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, traffic: Traffic) -> Tensor:
-        ctx.traffic = traffic
-        return traffic.scatter(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return ctx.traffic.gather(gradients[0]), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradients[0]), None, None
