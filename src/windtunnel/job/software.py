@@ -68,6 +68,8 @@ class Traits:
     """With 16-bit moments the fp32 master of bf16 weights is stored as its low halves alone: 2 bytes."""
     widens_moments: bool = False
     """The optimizer step widens 16-bit moments to fp32, all of a parameter group at once."""
+    product_groups: bool = False
+    """All ranks, a model replica and data with context parallelism have communicators beside those of each degree."""
     whole_tensor_shards: bool = False
     """Muon's state is dealt to replicas tensor by tensor, never cut."""
     reserved_ratio: float = 1.04

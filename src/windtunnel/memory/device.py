@@ -29,6 +29,10 @@ def overhead_terms(job: Job) -> tuple[float, float]:
 
 
 def communicators(job: Job) -> int:
-    """Process groups of more than one rank."""
+    """Process groups of more than one rank: of every degree, and where the framework has them of all ranks, of a model
+    replica, of data and context parallelism together, and of the replicas of experts."""
     p = job.plan.parallel
-    return sum(size > 1 for size in (p.tp, p.cp, p.pp, p.dp, p.ep, p.etp))
+    sizes = [p.tp, p.cp, p.pp, p.dp, p.ep, p.etp]
+    if job.software.traits.product_groups:
+        sizes += [p.world, p.tp * p.pp, p.dp * p.cp, p.expert_dp if job.model.is_moe else 1]
+    return sum(size > 1 for size in sizes)

@@ -1,4 +1,4 @@
-"""What an allocator keeps beyond the tensors, and what that means for the verdict."""
+"""What a device holds beyond the tensors: the allocator's reserve, what it means for the verdict, communicators."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel.catalog.jobs import load_job
+from windtunnel.memory.device import communicators
 from windtunnel.memory.interval import residuals
 from windtunnel.projection import compose
 from windtunnel.projection.memory import verdict
@@ -47,3 +48,12 @@ def test_expandable_segments_take_the_spread_of_the_allocator_out_of_the_interva
     assert low == same
     assert 1 < narrower < high
     assert (narrower - 1) ** 2 + (job.constants.memory.reserved_spread - 1) ** 2 == pytest.approx((high - 1) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("framework", "groups"),
+    [("megatron-core", {"tp", "pp", "dp", "all ranks", "tp pp", "dp cp"}), ("torchtitan", {"tp", "pp", "dp"})],
+)
+def test_megatron_has_communicators_of_products_of_degrees(framework: str, groups: set[str]) -> None:
+    job = load_job(JOB, set={"plan.parallel": {"tp": 2, "pp": 2, "dp": 2}, "software.framework": framework})
+    assert communicators(job) == len(groups)
