@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from windtunnel.cost.measured import measured_source
 from windtunnel.cost.profile import Entry, Key, Profile
 from windtunnel.cost.profile_keys import calibration_key, collective_key, op_key, optimizer_key, unit_key
 from windtunnel.cost.simulated import simulated_source
-from windtunnel.ops.chunk import lower_unit, units
+from windtunnel.ops.chunk import Unit, lower_unit, units
 from windtunnel.ops.sizes import sizes
 from windtunnel.projection.evidence import compare_ops
 from windtunnel.projection.project import project
@@ -150,3 +151,12 @@ def test_other_group_sizes_keep_the_catalogs_ratio_to_what_was_measured(make_job
     assert after["all_gather", 8].latency > 1.2 * before["all_gather", 8].latency
     assert after["all_reduce", 8] == before["all_reduce", 8]
     assert after.keys() == before.keys()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "head"])
+def test_a_part_of_a_vocabulary_is_not_a_smaller_one(make_job, kind):
+    """A rank that holds half of one reduces its loss with the others; one that holds a whole of that size does not."""
+    half = make_job({"plan.parallel.tp": 2, "plan.parallel.sequence_parallel": False})
+    whole = make_job({"plan.parallel.tp": 1})
+    parted, alone = sizes(half, Unit(kind=kind)), sizes(whole, Unit(kind=kind))
+    assert unit_key(parted, "forward") != unit_key(replace(alone, vocab=parted.vocab), "forward")

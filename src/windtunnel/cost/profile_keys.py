@@ -62,6 +62,8 @@ def unit_key(
     shape |= {"shards": sizes.shards, BESIDE: beside} | ({SHARDED: 1.0} if sharded else {})
     words = ["layer" if sizes.kind == "layer" else sizes.kind, sizes.norm]
     if sizes.kind != "layer":
+        # Ranks that hold a part of the vocabulary each look up and sum in other steps than one that holds it all.
+        words += ["divided"] if sizes.tp > 1 else []
         shape["vocab"] = sizes.vocab
         return key("/".join(words), phase, sizes.dtype, shape)
     words += [sizes.mixer, sizes.feed_forward, "gated" if sizes.gated else "plain"]
