@@ -343,6 +343,8 @@ def main(words: list[str]) -> None:
         record()
         return
     folder = Path(words[words.index("--keep") + 1]) if "--keep" in words else None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(2) as pool:
         for name in [word for word in words if word in TABLES] or TABLES:
             table = "\n".join(TABLES[name](Kept(pool, folder)))
