@@ -17,7 +17,7 @@ from windtunnel.job.plan import ContextParallel, Dropout, Loss, MoePlan
 from windtunnel.ops.context import Context
 from windtunnel.ops.layer import kept_bytes, lower_head, lower_layer
 from windtunnel.ops.moe import routed_rows
-from windtunnel.ops.op import Attention, Gemm, GroupedGemm, Op
+from windtunnel.ops.op import Attention, Collective, Gemm, GroupedGemm, Op
 from windtunnel.ops.weights import layer_weights
 
 WHOLE = Context(
@@ -45,6 +45,7 @@ WHOLE = Context(
     context_parallel=ContextParallel(),
     dropout=Dropout(),
     loss=Loss(),
+    loss_pieces=1,
 )
 NAMES = (
     "llama3.1-8b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b",
@@ -195,3 +196,28 @@ def test_fp8_recipes_add_casts_and_nothing_else(make_job: Callable[..., Job]) ->
     extra = [op for op in cast if op.name not in {other.name for other in plain}]
     assert {op.name.partition("_cast:")[2] for op in extra} == {"fp8_delayed"}
     assert len(cast) == len(plain) + len(extra)
+
+
+TOKENS = 2 * 4096.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "pieces", "kind", "sizes"),
+    [
+        (Loss(), 1, "all_reduce", [4 * TOKENS] * 3),
+        (Loss(fused_cross_entropy=True), 1, "all_reduce", [4 * TOKENS, 8 * TOKENS]),
+        (Loss(fused_cross_entropy=True, implementation="te"), 1, "all_gather", [3 * 4 * TOKENS * 4]),
+        (Loss(implementation="chunked"), 8, "all_reduce", [4 * TOKENS / 8] * 24),
+        (Loss(vocab_parallel=False), 1, "all_gather", [2 * TOKENS * 128256]),
+    ],
+)
+def test_what_ranks_with_a_part_of_the_vocabulary_exchange(
+    loss: Loss, pieces: int, kind: str, sizes: list[float]
+) -> None:
+    """Three figures of every token in fp32: one after the other, two at once, all gathered at once; or the logits."""
+    model, parted = find_model("llama3.1-8b"), replace(WHOLE, tp=4, loss=loss, loss_pieces=pieces)
+    found = [op for op in lower_head(model, 128256, parted) if isinstance(op, Collective) and op.name == "head_loss"]
+    assert [op.collective for op in found] == [kind] * len(sizes)
+    assert [op.size for op in found] == pytest.approx(sizes)
+    alone = lower_head(model, 128256, replace(WHOLE, loss=loss, loss_pieces=pieces))
+    assert not [op for op in alone if isinstance(op, Collective)]

@@ -167,11 +167,6 @@ class Loss:
             return "eager"
         return "te" if self.implementation == "te" else "fused"
 
-    @property
-    def pieces(self) -> int:
-        """Pieces the loss cuts its tokens into: torchtitan's default where it is chunked."""
-        return 8 if self.implementation == "chunked" else 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropout:

@@ -70,6 +70,8 @@ class Traits:
     """The optimizer step widens 16-bit moments to fp32, all of a parameter group at once."""
     product_groups: bool = False
     """All ranks, a model replica and data with context parallelism have communicators beside those of each degree."""
+    loss_pieces: int = 8
+    """Pieces a chunked loss cuts its tokens into."""
     whole_tensor_shards: bool = False
     """Muon's state is dealt to replicas tensor by tensor, never cut."""
     reserved_ratio: float = 1.04

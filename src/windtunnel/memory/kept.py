@@ -114,7 +114,10 @@ def chunk_logits(job: Job, chunk: Chunk) -> tuple[float, float, float]:
     logits = ctx.tokens * padded_vocab(job.model, job.software, ctx.tp) / (ctx.tp if loss.vocab_parallel else 1)
     width = BYTES[loss.logits_dtype]
     wider = width - BYTES["bf16"]
-    piece, gathered = traits.loss_peak_bytes / loss.pieces * logits, BYTES["fp32"] * ctx.tokens * job.model.hidden_size
+    piece, gathered = (
+        traits.loss_peak_bytes / ctx.loss_pieces * logits,
+        BYTES["fp32"] * ctx.tokens * job.model.hidden_size,
+    )
     if loss.kernel == "chunked":
         # A piece's logits, and the fp32 gradient of hidden states that pieces add to (torchtitan's GradAccumulator).
         return piece * (1 + chunk.num_mtp_layers), gathered, 0.0

@@ -38,6 +38,7 @@ class Context:
     context_parallel: ContextParallel
     dropout: Dropout
     loss: Loss
+    loss_pieces: int
 
     @property
     def tokens(self) -> float:
@@ -107,4 +108,5 @@ def context(job: Job, *, high_precision: bool = False) -> Context:
         context_parallel=plan.context_parallel,
         dropout=plan.dropout,
         loss=plan.loss,
+        loss_pieces=software.traits.loss_pieces if plan.loss.kernel == "chunked" else 1,
     )

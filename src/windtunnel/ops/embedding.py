@@ -87,9 +87,8 @@ def _loss_traffic(ctx: Context, vocab: int, name: str) -> tuple[Op, ...]:
         size = 3 * figures * ctx.tp
         return (Collective(name=f"{name}_loss", phase="F", collective="all_gather", group="tp", size=size),)
     sizes = (figures, 2 * figures) if ctx.loss.kernel == "fused" else (figures, figures, figures)
-    pieces = ctx.loss.pieces
-    return pieces * tuple(
-        Collective(name=f"{name}_loss", phase="F", collective="all_reduce", group="tp", size=size / pieces)
+    return ctx.loss_pieces * tuple(
+        Collective(name=f"{name}_loss", phase="F", collective="all_reduce", group="tp", size=size / ctx.loss_pieces)
         for size in sizes
     )
 
