@@ -114,6 +114,19 @@ def test_plain_layer_with_layer_norms(shape: dict[str, int], policy: str) -> Non
     check(job_of(shape, model(shape, activation="gelu", norm="layernorm", position="learned"), policy))
 
 
+@pytest.mark.parametrize("policy", ["none", "full", "per_op", "core_attn"])
+@pytest.mark.parametrize("width", ["head", "full", "weightless"])
+@pytest.mark.parametrize("shape", SHAPES, ids=ids)
+def test_norms_of_queries_and_keys(shape: dict[str, int], width: str, policy: str) -> None:
+    check(job_of(shape, model(shape, qk_norm=True, variant={"qk_norm_width": width}), policy))
+
+
+@pytest.mark.parametrize("policy", ["none", "full", "core_attn"])
+@pytest.mark.parametrize("shape", SHAPES, ids=ids)
+def test_a_gate_of_the_attention_output(shape: dict[str, int], policy: str) -> None:
+    check(job_of(shape, model(shape, variant={"attention_gate": True}), policy))
+
+
 MLA = {"q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 48, "qk_rope_head_dim": 16, "v_head_dim": 64}
 """Query-key and value widths of a head are equal: only then CPU attention takes the fused path."""
 

@@ -71,6 +71,8 @@ def unit_key(
     words += [f"again:{'+'.join(sorted(again))}"] if again else []
     if sizes.mixer == "attention":
         shape |= {"heads": sizes.heads, "kv_heads": sizes.kv_heads, "head_dim": sizes.head_dim}
+        words += [f"qk_norm:{sizes.qk_norm}"] if sizes.qk_norm else []
+        words += ["output_gate"] if sizes.output_gate else []
     if sizes.mla is not None:
         words.append("mla")
         shape |= {"q_rank": sizes.mla.q_lora_rank or 0, "kv_rank": sizes.mla.kv_lora_rank}

@@ -64,10 +64,15 @@ class Traits:
     """Interleaved 1F1B runs every forward first when there are as many micro-batches as stages."""
     foreach_optimizer: bool = False
     """The optimizer step holds one more copy of the local parameters."""
-    master_remainders: bool = False
-    """With 16-bit moments the fp32 master of bf16 weights is stored as its low halves alone: 2 bytes."""
+    hands_masters_in: tuple[str, ...] = ()
+    """Compute precisions in which an optimizer with 16-bit moments is handed the fp32 master, of which it stores the
+    low halves that bf16 weights lack, and gradients as they are."""
+    widens_gradients: bool = False
+    """The optimizer step holds an fp32 copy of narrower gradients, unless the optimizer takes them as they are."""
     widens_moments: bool = False
     """The optimizer step widens 16-bit moments to fp32, all of a parameter group at once."""
+    expert_states_by_tensor: bool = False
+    """Master and moments of an expert are two tensors each, in blocks of their own: its two matrices."""
     product_groups: bool = False
     """All ranks, a model replica and data with context parallelism have communicators beside those of each degree."""
     loss_pieces: int = 8

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from windtunnel.dtypes import BYTES, is_quantized
+from windtunnel.dtypes import BYTES
 from windtunnel.elementwise import maximum
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Plan, Precision, Sharding
 from windtunnel.job.software import Traits
+from windtunnel.memory.blocks import rest
 from windtunnel.memory.weights import weight_bytes
 
 MOMENTS = {"adamw": 2.0, "adam": 2.0, "adam8bit": 2.0, "muon": 1.0, "sgd": 1.0, "adafactor": 0.0}
@@ -36,8 +37,10 @@ class States:
 class ByteRates:
     """Bytes per parameter of each class; whether data parallelism divides a class, and the host holds it (1 or 0).
 
-    ``stepping_weight`` is a share of the weights, ``stepping_moments`` bytes per optimizer parameter of the larger of
-    the dense and the expert group. ``whole_tensors``: 1 where a shard holds whole tensors, hence at least the largest.
+    ``stepping_weight`` is a share of the weights, ``stepping_gradient`` bytes per optimizer parameter,
+    ``stepping_moments`` bytes per optimizer parameter of the larger of the dense and the expert group.
+    ``whole_tensors``: 1 where a shard holds whole tensors, hence at least the largest. ``*_rest``: bytes per parameter
+    of an expert that is not divided over replicas, beyond those of its tensors: the rests of their blocks.
     """
 
     weight: float
@@ -50,8 +53,12 @@ class ByteRates:
     optimizer_on_host: float
     gathered: float
     stepping_weight: float
+    stepping_gradient: float
     stepping_moments: float
     whole_tensors: float
+    master_rest: float
+    moments_rest: float
+    stepping_rest: float
 
 
 def byte_rates(job: Job) -> ByteRates:
@@ -59,11 +66,13 @@ def byte_rates(job: Job) -> ByteRates:
     plan, traits = job.plan, job.software.traits
     precision, sharding = plan.precision, plan.sharding
     unsharded = traits.unsharded_under_pipeline and sharding.shards_parameters and plan.parallel.pp > 1
+    master, moments, moment = _master(precision, traits), MOMENTS[plan.optimizer], _moment(plan.optimizer, precision)
+    gradient = _widened_gradient(plan, traits)
     return ByteRates(
         weight=weight_bytes(job),
         gradient=BYTES[precision.grads],
-        master=_master(precision, traits),
-        moments=MOMENTS[plan.optimizer] * _moment(plan.optimizer, precision),
+        master=master,
+        moments=moments * moment,
         weight_sharded=float(sharding.shards_parameters),
         gradient_sharded=float(sharding.shards_gradients),
         optimizer_sharded=float(sharding.shards_optimizer),
@@ -71,9 +80,24 @@ def byte_rates(job: Job) -> ByteRates:
         # torchtitan under a pipeline: bf16 parameters and fp32 gradients stay gathered until the last micro-batch.
         gathered=2.0 + BYTES["fp32"] if unsharded else 0.0,
         stepping_weight=float(traits.foreach_optimizer and plan.optimizer in FOREACH),
-        stepping_moments=MOMENTS[plan.optimizer] * BYTES["fp32"] if traits.widens_moments and _narrow(plan) else 0.0,
+        stepping_gradient=gradient,
+        stepping_moments=moments * BYTES["fp32"] if traits.widens_moments and _narrow(plan) else 0.0,
         whole_tensors=float(traits.whole_tensor_shards and plan.optimizer == "muon" and sharding.shards_optimizer),
+        master_rest=_expert_rest(job, master),
+        moments_rest=moments * _expert_rest(job, moment),
+        stepping_rest=_expert_rest(job, gradient),
     )
+
+
+def _expert_rest(job: Job, width: float) -> float:
+    """Bytes per parameter that the blocks of an expert's two state tensors hold beyond ``width`` each."""
+    moe, accelerator = job.model.moe, job.cluster.accelerator
+    own = job.software.traits.expert_states_by_tensor and job.software.allocator == "default" and not accelerator.is_tpu
+    if moe is None or not own:
+        return 0.0
+    narrow = job.model.hidden_size * moe.moe_intermediate_size / job.plan.parallel.etp
+    tensors = (narrow * (2 if job.model.gated else 1), narrow)
+    return sum(rest(width * size) for size in tensors) / sum(tensors)
 
 
 FOREACH = frozenset({"adamw", "adam"})
@@ -86,16 +110,27 @@ def _narrow(plan: Plan) -> bool:
 
 
 def _master(precision: Precision, traits: Traits) -> float:
-    """Beside bf16 weights the low halves of an fp32 master are enough; a precision-aware optimizer stores only them.
-
-    Megatron-core hands the master to it in high precision and delayed scaling alone (optimizer_config.py:
-    use_precision_aware_optimizer_no_fp8_or_ds_fp8) and keeps a whole one itself under other recipes.
-    """
-    handed = not is_quantized(precision.compute) or precision.compute == "fp8_delayed"
-    remainders = traits.master_remainders and precision.optimizer_state != "fp32" and handed
-    if remainders and (precision.params, precision.master) == ("bf16", "fp32"):
+    """Beside bf16 weights the low halves of an fp32 master are enough: an optimizer that is handed it stores them."""
+    if _handed(precision, traits) and (precision.params, precision.master) == ("bf16", "fp32"):
         return BYTES["fp32"] - BYTES["bf16"]
     return BYTES[precision.master]
+
+
+def _handed(precision: Precision, traits: Traits) -> bool:
+    """Whether master and 2-byte gradients are left to a precision-aware optimizer, which 16-bit moments need.
+
+    Megatron-core otherwise keeps a whole master itself (optimizer_config.py:
+    use_precision_aware_optimizer_no_fp8_or_ds_fp8).
+    """
+    return precision.compute in traits.hands_masters_in and precision.optimizer_state != "fp32"
+
+
+def _widened_gradient(plan: Plan, traits: Traits) -> float:
+    """The fp32 copy of narrow gradients that the master is stepped with, from the step to the next one's start."""
+    precision = plan.precision
+    narrow = BYTES[precision.grads] < BYTES["fp32"] and BYTES[precision.master] >= BYTES["fp32"]
+    copied = traits.widens_gradients and narrow and not _handed(precision, traits)
+    return BYTES["fp32"] if copied else 0.0
 
 
 def _moment(optimizer: str, precision: Precision) -> float:
@@ -119,13 +154,17 @@ def states(
     kept_here = 1 - rates.optimizer_on_host
     optimizer = (dense_part + expert_part) * kept_here
     weights = rates.weight * (local - rates.weight_sharded * saved)
+    undivided = expert * ((expert_part >= expert) * kept_here)
     return States(
         weights=weights,
         gradients=rates.gradient * (local - rates.gradient_sharded * saved),
-        master=rates.master * optimizer,
-        moments=rates.moments * optimizer,
+        master=rates.master * optimizer + rates.master_rest * undivided,
+        moments=rates.moments * optimizer + rates.moments_rest * undivided,
         gathered=rates.gathered * local,
-        stepping=rates.stepping_weight * weights + rates.stepping_moments * maximum(dense_part, expert_part),
+        stepping=rates.stepping_weight * weights
+        + rates.stepping_gradient * optimizer
+        + rates.stepping_rest * undivided
+        + rates.stepping_moments * maximum(dense_part, expert_part),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from windtunnel.job.model import LayerSpec, ModelSpec
 from windtunnel.ops.context import Context
 from windtunnel.ops.linear import enter_region, leave_region, linear, stream
-from windtunnel.ops.norm import PER_OP, norm, residual
+from windtunnel.ops.norm import DROPS_XLA, PER_OP, norm, residual
 from windtunnel.ops.op import Attention, Collective, Kept, Op, Phase, RingExchange
 
 CORE = frozenset({"core_attn"})
@@ -25,7 +25,7 @@ def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...
         *norm(model, ctx, "attention_norm", layer_input=True),
         *enter_region("attention_in", ctx, h, projected),
         *linear("qkv", ctx, ctx.tokens, projected, h, keeps=_kept_projection(model, ctx, q, kv, gate)),
-        *_rotary(model, ctx, q, kv),
+        *_rotary(model, ctx, q, kv, keeps=_kept_qk_norms(model, layer, ctx, q, kv)),
         *core_attention(
             model,
             layer,
@@ -34,7 +34,7 @@ def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...
             qk_dim=d,
             v_dim=d,
             kv_width=2 * kv,
-            keeps=_kept_core(model, ctx, q, kv),
+            keeps=(*_kept_core(model, ctx, q, kv), *_kept_gated(ctx, gate)),
         ),
         *linear("attention_out", ctx, ctx.tokens, h, q),
         *leave_region("attention_out", ctx, h, q),
@@ -42,12 +42,13 @@ def attention(model: ModelSpec, layer: LayerSpec, ctx: Context) -> tuple[Op, ...
     )
 
 
-def _rotary(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Op, ...]:
+def _rotary(model: ModelSpec, ctx: Context, q: float, kv: float, *, keeps: tuple[Kept, ...]) -> tuple[Op, ...]:
     """Split the projection (read and write it once) and rotate q and k (read and write each once)."""
     rotated = 2 * (q + kv) if model.position == "rope" else 0.0
     split = q + 2 * kv
     extra = 2 * q * (model.qk_norm and model.variant.qk_norm_width != "weightless")
-    return stream("rope", ctx, ctx.tokens * (rotated + split + extra), ctx.tokens * (rotated + split + 2 * q + extra))
+    forward, backward = ctx.tokens * (rotated + split + extra), ctx.tokens * (rotated + split + 2 * q + extra)
+    return stream("rope", ctx, forward, backward, keeps=keeps)
 
 
 def core_attention(
@@ -152,6 +153,26 @@ def _kept_projection(model: ModelSpec, ctx: Context, q: float, kv: float, gate: 
     if rotates_into_copy:
         kept.append(Kept("rotated_qk", width * t * (q + kv), PER_OP))
     return tuple(kept)
+
+
+def _kept_qk_norms(model: ModelSpec, layer: LayerSpec, ctx: Context, q: float, kv: float) -> tuple[Kept, ...]:
+    """q and k as their norms read them, which the core's copies do not replace, and fp32 statistics of each row normed.
+
+    A policy that saves every second matmul, and XLA's, keep one of the two copies; torch.compile computes one from the
+    other.
+    """
+    if not model.qk_norm or (ctx.compiled and ctx.kept_tensors == "torchtitan"):
+        return ()
+    per_row = 8.0 if model.norm == "layernorm" else 4.0
+    rows = 2.0 if model.variant.qk_norm_width == "full" else (q + kv) / layer.head_dim
+    drops = DROPS_XLA[0] | CORE if ctx.kept_tensors == "xla" else PER_OP
+    inputs = Kept("qk_norm_inputs", ctx.width * ctx.tokens * (q + kv), drops)
+    return (inputs, Kept("qk_norm_statistics", per_row * ctx.tokens * rows, drops))
+
+
+def _kept_gated(ctx: Context, gate: float) -> tuple[Kept, ...]:
+    """The gated output, which the output projection reads; the core keeps its own."""
+    return (Kept("gated_out", ctx.saved_width * ctx.tokens * gate),) if gate else ()
 
 
 def _kept_core(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Kept, ...]:

@@ -35,7 +35,8 @@ class Sizes:
     """One unit for one micro-batch of ``batch`` sequences of ``sequence`` tokens.
 
     ``tp`` ranks share heads and widths, which are given here as one rank holds them; with ``sequence_parallel`` its
-    norms see ``sequence / tp`` tokens. ``vocab`` is the local part of the padded vocabulary.
+    norms see ``sequence / tp`` tokens. ``vocab`` is the local part of the padded vocabulary. ``qk_norm`` says what the
+    norms of queries and keys span: a ``head``, the ``full`` width, a head and ``weightless``, or nothing.
     """
 
     kind: Kind
@@ -51,6 +52,8 @@ class Sizes:
     kv_heads: int = 0
     head_dim: int = 0
     rope: bool = True
+    qk_norm: str = ""
+    output_gate: bool = False
     mla: MLA | None = None
     linear: LinearAttention | None = None
     feed_forward: str = "none"
@@ -86,6 +89,7 @@ def sizes(job: Job, unit: Unit) -> Sizes:
         norm=model.norm,
         gated=model.gated,
     )
+    plain = layer is not None and layer.mixer == "attention" and model.mla is None
     if layer is None:
         return replace(base, vocab=padded_vocab(model, job.software, parallel.tp) // parallel.tp)
     return replace(
@@ -95,6 +99,8 @@ def sizes(job: Job, unit: Unit) -> Sizes:
         kv_heads=max(layer.num_key_value_heads // parallel.tp, 1),
         head_dim=layer.head_dim,
         rope=model.position == "rope",
+        qk_norm=model.variant.qk_norm_width if model.qk_norm and plain else "",
+        output_gate=model.variant.attention_gate and plain,
         mla=model.mla if layer.mixer == "attention" else None,
         linear=_local_mixer(model.linear_attention, parallel.tp) if layer.mixer == "linear_attention" else None,
         feed_forward=layer.feed_forward,

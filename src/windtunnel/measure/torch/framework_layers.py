@@ -15,10 +15,12 @@ Make = Callable[[Sizes, str], nn.Module]
 
 def covers(sizes: Sizes) -> bool:
     """Whether a Llama-like layer is the layer: grouped-query attention with rotary positions, RMSNorm, gated and dense,
+    without norms of queries and keys or a gate, and
     with all tokens of its sequence."""
     kinds = (sizes.kind, sizes.mixer, sizes.feed_forward, sizes.norm)
     plain = sizes.gated and sizes.rope and sizes.mla is None and not sizes.mtp and sizes.shards == 1
-    return kinds == ("layer", "attention", "dense", "rmsnorm") and plain
+    bare = not sizes.qk_norm and not sizes.output_gate
+    return kinds == ("layer", "attention", "dense", "rmsnorm") and plain and bare
 
 
 def timed(make: Make, device: str, sizes: Sizes, co_runners: int, sharded: bool) -> Unit:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from windtunnel.measure.torch.blocks.norm import RMSNorm, norm
 from windtunnel.measure.torch.blocks.recompute import again
 from windtunnel.ops.sizes import Sizes
 
@@ -30,7 +31,8 @@ def core(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """MHA, GQA or MQA on the tokens [b, s, h] of a region."""
+    """MHA, GQA or MQA on the tokens [b, s, h] of a region, with norms of queries and keys and a gate of the output
+    where the model has them."""
 
     def __init__(self, sizes: Sizes, recompute: frozenset[str]) -> None:
         super().__init__()
@@ -40,6 +42,9 @@ class Attention(nn.Module):
         self.key = nn.Linear(h, sizes.kv_heads * d, bias=False)
         self.value = nn.Linear(h, sizes.kv_heads * d, bias=False)
         self.output = nn.Linear(sizes.heads * d, h, bias=False)
+        self.gate = nn.Linear(h, sizes.heads * d, bias=False) if sizes.output_gate else None
+        self.norms = nn.ModuleList(_head_norm(sizes, heads) for heads in (sizes.heads, sizes.kv_heads) if sizes.qk_norm)
+        self._whole = sizes.qk_norm == "full"
         self.rope = sizes.rope
         self._again = "core_attn" in recompute
         cosine, sine = rotary_tables(sizes.sequence, d)
@@ -51,9 +56,23 @@ class Attention(nn.Module):
         q = self.query(x).view(b, s, self.heads, self.head_dim)
         k = self.key(x).view(b, s, self.kv_heads, self.head_dim)
         v = self.value(x).view(b, s, self.kv_heads, self.head_dim)
+        if self.norms:
+            q, k = (self._normal(norm, y) for norm, y in zip(self.norms, (q, k), strict=True))
         if self.rope:
             cosine, sine = self.get_buffer("cosine"), self.get_buffer("sine")
             q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
         mixed: Tensor = again(core, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), when=self._again)
-        projected: Tensor = self.output(mixed.transpose(1, 2).reshape(b, s, -1))
+        out = mixed.transpose(1, 2).reshape(b, s, -1)
+        projected: Tensor = self.output(out if self.gate is None else out * torch.sigmoid(self.gate(x)))
         return projected
+
+    def _normal(self, norm: nn.Module, heads: Tensor) -> Tensor:
+        """Heads [b, s, heads, d] normed each, or all of a token together."""
+        normal: Tensor = norm(heads.flatten(2) if self._whole else heads)
+        return normal.view_as(heads)
+
+
+def _head_norm(sizes: Sizes, heads: int) -> nn.Module:
+    if sizes.qk_norm == "weightless":
+        return RMSNorm(sizes.head_dim, fixed=True)
+    return norm(sizes.norm, sizes.head_dim * (heads if sizes.qk_norm == "full" else 1))

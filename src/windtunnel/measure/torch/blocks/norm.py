@@ -50,11 +50,11 @@ class _LayerNorm(torch.autograd.Function):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) · weight, statistics in fp32."""
+    """x / rms(x) · weight, statistics in fp32; ``fixed``: the weight is 1 and no parameter."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, fixed: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        self.weight = nn.Parameter(torch.ones(width), requires_grad=not fixed)
 
     def forward(self, x: Tensor) -> Tensor:
         normal: Tensor = _RMSNorm.apply(x, self.weight)
