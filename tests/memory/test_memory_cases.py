@@ -114,20 +114,25 @@ def test_oom_qwen30b_single_node_2762(accelerators: int, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("modules", "measured"),
-    [([], 36.618), (["core_attn"], 36.614), (["mla_up_proj"], 35.902), (["moe_act"], 35.941)],
+    ("modules", "moment", "measured"),
+    [
+        ([], "loss", 36.618),
+        (["core_attn"], "loss", 36.614),
+        (["mla_up_proj"], "optimizer", 35.902),
+        (["moe_act"], "optimizer", 35.941),
+    ],
 )
-def test_mem_moonlight16b_recompute(modules: list[str], measured: float) -> None:
-    """Megatron-Bridge skills, activation recompute: whatever is recomputed, the peak hardly moves; it is in the
-    optimizer step."""
+def test_mem_moonlight16b_recompute(modules: list[str], moment: str, measured: float) -> None:
+    """Megatron-Bridge skills, activation recompute: whatever is recomputed, the peak hardly moves, for it moves into
+    the optimizer step, whose fp32 copies of bf16 gradients no recomputation spares."""
     recompute = {"policy": "modules", "modules": modules} if modules else {"policy": "none"}
     peak = memory(
         "moonlight-16b-a3b", "h100-sxm-80gb", 8, "megatron-bridge", "2026-08",
         parallel={"tp": 2, "ep": 8, "etp": 1}, batch=batch(1, 4, 4096), recompute=recompute,
         sharding={"strategy": "zero1"},
     ).peak  # fmt: skip
-    assert peak.moment == "optimizer"
-    assert peak.allocated == pytest.approx(measured * 1e9, rel=0.04)
+    assert peak.moment == moment
+    assert peak.allocated == pytest.approx(measured * 1e9, rel=0.025)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,63 @@ def test_narrow_moments_are_widened_while_stepping(make_job: MakeJob) -> None:
     assert states(60.0, 40.0, 10, 2, byte_rates(make_job({}))).stepping == 0
 
 
+def test_moments_that_the_kernel_reads_as_they_are_are_not_widened(make_job: MakeJob) -> None:
+    """Transformer Engine 2.14, in release containers from 2026-04 on."""
+    narrow = {"compute": "bf16", "grads": "bf16", "optimizer_state": "bf16"}
+    assert states(60.0, 40.0, 10, 2, byte_rates(make_job({"plan.precision": narrow, "software.date": "2026-03"}))).stepping
+    job = make_job({"plan.precision": narrow, "software.date": "2026-04"})
+    assert states(60.0, 40.0, 10, 2, byte_rates(job)).stepping == 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "date", "precision", "master", "copied"),
+    [
+        ("megatron-core", "2026-06", {}, 4, 0),
+        ("megatron-core", "2026-06", {"grads": "bf16"}, 4, 4),
+        ("megatron-core", "2026-06", {"grads": "bf16", "optimizer_state": "bf16"}, 2, 0),
+        ("megatron-core", "2026-06", {"compute": "fp8_tensorwise", "grads": "bf16", "optimizer_state": "bf16"}, 4, 4),
+        ("megatron-bridge", "2025-08", {"grads": "bf16", "optimizer_state": "bf16"}, 2, 0),
+        ("megatron-bridge", "2026-06", {"grads": "bf16", "optimizer_state": "bf16"}, 4, 4),
+        ("megatron-bridge", "2026-06", {"compute": "fp8_delayed", "grads": "bf16", "optimizer_state": "bf16"}, 2, 0),
+        ("nemo", "2024-12", {"grads": "bf16"}, 4, 4),
+        ("deepspeed", "2025-06", {"grads": "bf16"}, 4, 4),
+    ],
+)
+def test_an_fp32_master_is_stepped_with_fp32_gradients(
+    make_job: MakeJob, framework: str, date: str, precision: dict[str, Any], master: int, copied: int
+) -> None:
+    """Unless a precision-aware optimizer is handed both, which then stores half of the master."""
+    software = {"framework": framework, "date": date}
+    job = make_job({"plan.precision": {"compute": "bf16"} | precision, "software": software})
+    rates = byte_rates(job)
+    assert (rates.master, rates.stepping_gradient) == (master, copied)
+
+
+def moonlight(make_job: MakeJob, **software: str) -> Job:
+    return make_job(
+        {
+            "model": "moonlight-16b-a3b",
+            "cluster.num_accelerators": 8,
+            "software": {"framework": "megatron-bridge", "date": "2026-08", **software},
+            "plan.parallel": {"tp": 2, "ep": 8, "etp": 1},
+        }
+    )
+
+
+def test_the_blocks_of_whole_experts_are_larger_than_their_states(make_job: MakeJob) -> None:
+    """Two matrices of 22 and 11 MiB in fp32, 11 and 5.5 in bf16: those of 11 lie in blocks of 12."""
+    rates = byte_rates(moonlight(make_job))
+    pair = 3 * 2048 * 1408
+    assert rates.master_rest * pair == 2**20
+    assert rates.moments_rest * pair == 2 * 2**20
+    assert rates.stepping_rest * pair == 2**20
+    whole, divided = (states(0.0, pair, 1, n, rates) for n in (1, 2))
+    assert whole.master - rates.master * pair == 2**20
+    assert divided.master == rates.master * pair / 2
+    expandable = byte_rates(moonlight(make_job, allocator="expandable_segments"))
+    assert (expandable.master_rest, expandable.moments_rest, expandable.stepping_rest) == (0, 0, 0)
+
+
 def test_mem_foreach_adam_peak_torchtune_389(make_job: MakeJob) -> None:
     """github.com/meta-pytorch/torchtune/pull/389: foreach AdamW steps with one more copy of the parameters; 54 GB
     without it are four times 13.5, and 8-bit moments bring 40.5."""

@@ -176,6 +176,30 @@ def test_recompute_modules_drop_their_tensors(module: str, saved: Callable[..., 
     assert before - after == saved(WHOLE.tokens, 4096, 14336, 32)
 
 
+def test_norms_of_queries_and_keys_keep_what_they_read() -> None:
+    model = find_model("qwen3-30b-a3b")
+    plain = replace(model, qk_norm=False)
+    ctx = replace(WHOLE, tp=2, sequence_parallel=True)
+    more, less = (kept_bytes(lower_layer(m, m.layers[0], ctx), frozenset())[0] for m in (model, plain))
+    rows = (32 + 4) / 2
+    assert more - less == ctx.tokens * rows * (2 * 128 + 4)
+
+
+@pytest.mark.parametrize(
+    ("activation", "since_2025", "tensors"),
+    [("gelu", True, 3), ("gelu", False, 2), ("relu2", True, 2), ("swiglu", True, 3)],
+)
+def test_experts_that_weigh_unfused_keep_one_tensor_more(activation: str, since_2025: bool, tensors: int) -> None:
+    """Input, result and weighed result of a plain activation; a fused gated one keeps its two inputs and the last."""
+    model = replace(find_model("mixtral-8x7b"), activation=activation)
+    ctx = replace(WHOLE, weighs_in_experts=since_2025)
+    assert model.moe is not None
+    size = 2 * routed_rows(model.moe, ctx) * model.moe.moe_intermediate_size
+    ops = [op for op in lower_layer(model, model.layers[0], ctx) if op.name == "expert_activation"]
+    assert kept_bytes(tuple(ops), frozenset())[0] == tensors * size
+    assert kept_bytes(tuple(ops), frozenset({"moe_act"}))[0] == (2 if activation == "swiglu" else 1) * size
+
+
 def test_sequence_parallelism_divides_the_kept_bytes_of_megatron_by_tp() -> None:
     model = find_model("llama3.1-8b")
     whole = kept_bytes(lower_layer(model, model.layers[0], WHOLE), frozenset())[0]

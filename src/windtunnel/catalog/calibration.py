@@ -23,16 +23,19 @@ NARROWEST, WIDEST = 0.02, 0.2
 
 
 class Evidence(NamedTuple):
-    """``doubtful``: series or ids that say nothing, and why; ``only``: sources that speak for some constants only."""
+    """``doubtful``: series or ids whose speed says nothing, and why, ``doubtful_memory`` those whose peak does not;
+    ``only``: sources that speak for some constants only."""
 
     doubtful: Mapping[str, str]
+    doubtful_memory: Mapping[str, str]
     only: Mapping[str, tuple[str, ...]]
 
 
 def evidence() -> Evidence:
     """Which runs may speak for which constants."""
     found: Any = load_data("calibration", "evidence.yaml")
-    return Evidence(found["doubtful"], {source: tuple(names) for source, names in found["only"].items()})
+    only = {source: tuple(names) for source, names in found["only"].items()}
+    return Evidence(found["doubtful"], found["doubtful_memory"], only)
 
 
 @lru_cache(maxsize=1)

@@ -177,10 +177,14 @@ def kept_experts(model: ModelSpec, ctx: Context, rows: float, width: float) -> t
         dropped = WHOLE | PER_OP
         scattered = Kept("scatter_source", ctx.width * rows * model.hidden_size, dropped)
         return (*kept_activation(ctx, rows, width, gated=model.gated, modules=dropped), scattered)
-    return (
+    kept = (
         Kept("expert_up", (2 if model.gated else 1) * ctx.activation_input * rows * width, WHOLE),
         Kept("expert_product", ctx.saved_width * rows * width, ACTIVATION),
     )
+    # Megatron-core fuses the weighing into gated activations and the squared ReLU alone (transformer/moe/experts.py).
+    fused = model.gated or model.activation == "relu2"
+    weighed = ctx.kept_tensors == "megatron" and ctx.weighs_in_experts and not fused
+    return (*kept, Kept("expert_unweighed", ctx.width * rows * width, ACTIVATION)) if weighed else kept
 
 
 def _grouped(name: str, moe: MoE, ctx: Context, rows: float, n: float, k: float) -> tuple[Op, ...]:

@@ -19,6 +19,7 @@ from windtunnel.memory.structure import Holding, candidates_of, received_ahead
 from windtunnel.ops.chunk import LocalParameters
 from windtunnel.projection import compose
 from windtunnel.projection.contents import Contents, Floats, Ints
+from windtunnel.projection.memory import ROUNDING
 from windtunnel.projection.options import Columns, Kept, Rows, State
 from windtunnel.projection.shape import KEPT, Shape
 from windtunnel.projection.stages import Stages, alive_of
@@ -51,9 +52,8 @@ class BatchMemory:
 
     def most_that_fits(self, columns: Columns) -> Floats:
         """Peak device bytes up to which the verdict is ``fits``, by choice."""
-        capacity = self.job.cluster.accelerator.hbm_capacity
-        high = self.shape.highest(columns)
-        return np.asarray(capacity / high)[columns.state]
+        room = self.job.cluster.accelerator.hbm_capacity * (1 + ROUNDING)
+        return np.asarray(room / self.shape.highest(columns))[columns.state]
 
     def _passing(self, held: Sequence[tuple[int, Kept]], holdings: Sequence[Holding]) -> tuple[Floats, Floats]:
         """The most that is alive beside the state, and what the loss leaves cached beyond it, ``[kind of stage, what is

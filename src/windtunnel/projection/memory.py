@@ -36,9 +36,10 @@ ROUNDING = 1e-9
 def verdict(peak: float, capacity: float, high: float) -> Verdict:
     """fits when the high end of the interval (a factor) is within capacity, oom when the point exceeds it, else
     borderline."""
-    if peak > capacity * (1 + ROUNDING):
+    room = capacity * (1 + ROUNDING)
+    if peak > room:
         return "oom"
-    return "fits" if peak * high <= capacity else "borderline"
+    return "fits" if peak * high <= room else "borderline"
 
 
 def per_stage_parameters(found: tuple[StageStructure, ...]) -> tuple[int, ...]:

@@ -168,7 +168,7 @@ def _memory_row(record: Record, projection: Projection, found: tuple[Memory, ...
     measured = record.measured
     if measured.peak_memory is None:
         return None
-    read = [_projected(record, memory) for memory in found]
+    read = [read_bytes(record, memory) for memory in found]
     projected = read[0]
     row = _row(record, "memory", record.memory_bar or record.bar, measured.peak_memory, projected)
     low, high = residuals(projection.job)
@@ -180,7 +180,7 @@ def _memory_row(record: Record, projection: Projection, found: tuple[Memory, ...
     return replace(row, stages=tuple(StageRow(measured=m, projected=p, error=p / m - 1) for m, p in pairs))
 
 
-def _projected(record: Record, memory: Memory) -> float:
+def read_bytes(record: Record, memory: Memory) -> float:
     """Bytes of the rank that the record read, the highest where it does not say."""
     stages = [_bytes(record, stage) for stage in memory.stages]
     return {"first": stages[0], "last": stages[-1]}.get(record.memory_rank, max(stages))
