@@ -11,7 +11,7 @@ from windtunnel.memory.blocks import MIB, rest
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(0.5, 0), (6, 0), (6.5, 0.5 / 3), (9.5, 1 / 2), (9, 0), (10, 0), (11, 1), (11.5, 0.5), (12, 0), (12.5, 0), (23, 1)],
+    [(0.5, 0), (6, 0), (6.5, 0.5 / 3), (9.5, 1 / 2), (9, 0), (10, 0), (11, 1), (11.5, 0.5), (12, 0), (23, 1)],
 )
 def test_rests(size: float, expected: float) -> None:
     """MiB: from 10 on steps of two; below, what is left of 20; more than one is cut off."""

@@ -56,9 +56,9 @@ def test_narrow_moments_are_widened_while_stepping(make_job: MakeJob) -> None:
 def test_moments_that_the_kernel_reads_as_they_are_are_not_widened(make_job: MakeJob) -> None:
     """Transformer Engine 2.14, in release containers from 2026-04 on."""
     narrow = {"compute": "bf16", "grads": "bf16", "optimizer_state": "bf16"}
-    assert states(60.0, 40.0, 10, 2, byte_rates(make_job({"plan.precision": narrow, "software.date": "2026-03"}))).stepping
-    job = make_job({"plan.precision": narrow, "software.date": "2026-04"})
-    assert states(60.0, 40.0, 10, 2, byte_rates(job)).stepping == 0
+    before, after = (make_job({"plan.precision": narrow, "software.date": date}) for date in ("2026-03", "2026-04"))
+    assert states(60.0, 40.0, 10, 2, byte_rates(before)).stepping == 2 * 4 * 20
+    assert states(60.0, 40.0, 10, 2, byte_rates(after)).stepping == 0
 
 
 @pytest.mark.parametrize(
