@@ -77,6 +77,15 @@ def test_memory_over_the_step_as_json(cli, job_file):
         assert max(size for _, size in line["points"]) == pytest.approx(stage["allocated"])
 
 
+def test_tensors_at_the_peak(cli, job_file):
+    out = cli("memory", job_file, "--tensors").out
+    assert "attention out" in out[out.index("Alive on stage") :]
+    assert max(map(len, out.splitlines())) <= 100
+    document = cli("memory", job_file, "--tensors", "--json").document
+    peak = max(document["memory"]["stages"], key=lambda stage: stage["device"])
+    assert sum(kind["bytes"] for kind in document["tensors"]) == pytest.approx(peak["allocated"])
+
+
 def test_a_trace_is_written_whole(cli, job_file, tmp_path):
     path = tmp_path / "step.json"
     path.write_text("an earlier file")

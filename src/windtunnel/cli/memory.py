@@ -21,6 +21,7 @@ def memory(
         str | None, Parameter(help="A profile of windtunnel measure: its pilots anchor the peak.")
     ] = None,
     timeline: Annotated[bool, switch("Bytes over the step of the worst stage, and what is alive at its peak.")] = False,
+    tensors: Annotated[bool, switch("Every kind of tensor alive at the peak, and what would spare it.")] = False,
     flags: JobFlags = NO_FLAGS,
     output: Output = DEFAULT,
 ) -> int:
@@ -37,6 +38,11 @@ def memory(
         document = memory_document(projection)
         if max:
             document["max"] = largest
+        if tensors:
+            from windtunnel.memory.tensors import tensors_at_peak
+
+            kinds = tensors_at_peak(projection.job, projection.memory.peak)
+            document["tensors"] = [kind._asdict() for kind in kinds]
         if timeline:
             from windtunnel.memory.over_time import alive_at_peak, memory_over_time
             from windtunnel.report.timeline import memory_timeline_document
@@ -48,6 +54,12 @@ def memory(
     from windtunnel.report.memory import memory_text
 
     print_screen(memory_text(projection, largest), output)
+    if tensors:
+        from windtunnel.memory.tensors import tensors_at_peak
+        from windtunnel.report.memory import tensors_text
+
+        peak = projection.memory.peak
+        print_screen(tensors_text(peak, tensors_at_peak(projection.job, peak)), output)
     if timeline:
         from windtunnel.memory.over_time import alive_at_peak, memory_over_time
         from windtunnel.report.timeline import memory_timeline_text

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.memory.interval import LEVEL
+from windtunnel.memory.tensors import TensorKind
 from windtunnel.projection.result import Memory, Projection
 from windtunnel.report.figures import gib, number, percent, thousands
 from windtunnel.report.json import warnings_of
@@ -22,6 +23,8 @@ _HEADERS = (
 )  # fmt: skip
 MOST_ROWS = 16
 """Longer pipelines show their ends and their peak."""
+LEAST = 0.001
+"""Share of the allocated bytes from which on a kind of tensor has a row of its own."""
 
 
 def memory_text(projection: Projection, largest: Mapping[str, int | None]) -> RenderableType:
@@ -92,6 +95,24 @@ def memory_table(memory: Memory) -> RenderableType:
     if memory.host > 0:
         title += f" (and {human_bytes(memory.host)} on the host)"
     return table(_HEADERS, _rows(memory), left=2, title=title)
+
+
+def tensors_text(peak: MemoryBreakdown, kinds: Sequence[TensorKind]) -> RenderableType:
+    """What is alive at the peak by kind of tensor, largest first, and the recompute modules that would spare it."""
+    title = f"Alive on stage {peak.stage} in {peak.moment.replace('_', ' ')}, {human_bytes(peak.allocated)} allocated"
+    shown = [kind for kind in kinds if abs(kind.bytes) >= LEAST * peak.allocated]
+    rest = sum(kind.bytes for kind in kinds) - sum(kind.bytes for kind in shown)
+    if len(shown) < len(kinds):
+        shown.append(TensorKind(f"{len(kinds) - len(shown)} smaller", "", rest))
+    rows = [
+        [
+            kind.name.replace("_", " "), kind.of, ", ".join(kind.dropped_by) or "·",
+            gib(kind.bytes), percent(kind.bytes / peak.allocated),
+        ]
+        for kind in shown
+    ]  # fmt: skip
+    headers = ("tensors", "class", "spared by recompute of", "GiB", "share")
+    return Group(Text(), table(headers, rows, left=3, title=title))
 
 
 def _rows(memory: Memory) -> list[list[str]]:
