@@ -186,6 +186,22 @@ def test_norms_of_queries_and_keys_keep_what_they_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("local", "sequence", "dropout", "per_score"),
+    [(False, 4096, 0.0, 2), (True, 4096, 0.0, 2), (True, 8192, 0.0, 6), (True, 4096, 0.1, 5), (True, 8192, 0.1, 9)],
+)
+def test_scores_of_an_unfused_core(local: bool, sequence: int, dropout: float, per_score: int) -> None:
+    """Probabilities in bf16; a mask and what is left of them after dropout; in fp32 too where torch computes them."""
+    model = find_model("llama2-7b")
+    ctx = replace(
+        WHOLE, micro_batch_size=1, sequence_length=sequence, fused_attention=False, local_spec=local,
+        dropout=Dropout(attention=dropout),
+    )  # fmt: skip
+    ops = lower_layer(model, model.layers[0], ctx)
+    kept = {kept.name: kept.bytes for op in ops for kept in op.keeps}
+    assert kept["scores"] == per_score * 32 * sequence**2
+
+
+@pytest.mark.parametrize(
     ("activation", "since_2025", "tensors"),
     [("gelu", True, 3), ("gelu", False, 2), ("relu2", True, 2), ("swiglu", True, 3)],
 )

@@ -183,7 +183,8 @@ def kept_core(ctx: Context, *, heads: float, out_width: float, expanded: float =
     """Attention output with its log-sum-exp, or the scores of an unfused core.
 
     Unfused: probabilities in the activation's width, with dropout one mask byte and the dropped probabilities more; the
-    local spec keeps an fp32 softmax and expands k and v to all query heads (executed, `saved_tensors`).
+    local spec expands k and v to all query heads and, where its kernel does not apply, keeps an fp32 softmax too
+    (executed, `saved_tensors`).
     """
     # A quantized output projection keeps its own copy of what the core keeps in high precision.
     copies = ctx.width + (ctx.saved_width if ctx.saved_width != ctx.width else 0.0)
@@ -194,10 +195,16 @@ def kept_core(ctx: Context, *, heads: float, out_width: float, expanded: float =
     if ctx.fused_attention:
         return (out, Kept("log_sum_exp", 4 * ctx.tokens * heads, CORE))
     scores = ctx.micro_batch_size * heads * ctx.sequence_length**2 / ctx.cp
-    per_score = (4.0 + ctx.width) if ctx.local_spec else ctx.width
+    per_score = ctx.width if not ctx.local_spec or _fuses_softmax(ctx, heads) else 4.0 + ctx.width
     if ctx.dropout.attention > 0:
         per_score += 1 + ctx.width
     kept = [out, Kept("scores", per_score * scores, CORE)]
     if ctx.local_spec and expanded > 0:
         kept.append(Kept("expanded_kv", ctx.width * ctx.tokens * expanded, CORE))
     return tuple(kept)
+
+
+def _fuses_softmax(ctx: Context, heads: float) -> bool:
+    """Whether Megatron-core's masked softmax kernel takes the scores (fusions/fused_softmax.py)."""
+    s = ctx.sequence_length
+    return ctx.fused_kernels and 16 < s <= 4096 and s % 4 == 0 and ctx.micro_batch_size * heads % 4 == 0
