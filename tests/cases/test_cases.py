@@ -14,7 +14,7 @@ from windtunnel.catalog.models import find_model
 from windtunnel.errors import LegalityError
 from windtunnel.job import Job
 from windtunnel.job.legality import minimum_accelerators
-from windtunnel.ops.embedding import padded_vocab
+from windtunnel.job.vocabulary import padded_vocab
 from windtunnel.projection.project import project
 from windtunnel.report.json import memory_document
 from windtunnel.schedule.layout import parse_layout

@@ -142,6 +142,30 @@ def test_learned_positions_warn() -> None:
     assert any("learned positions" in warning for warning in load_job(mapping).warnings)
 
 
+@pytest.mark.parametrize(
+    ("framework", "vocab", "tp", "warns"),
+    [
+        ("torchtitan", 50257, 1, True),
+        ("torchtitan", 50304, 1, False),
+        ("torchtitan", 128256, 8, False),
+        ("torchtitan", 50264, 2, True),
+        ("megatron-core", 50257, 2, False),
+    ],
+)
+def test_a_vocabulary_that_is_not_aligned_warns(framework: str, vocab: int, tp: int, warns: bool) -> None:
+    mapping = job(
+        8, model={"base": "llama3.1-8b", "vocab_size": vocab}, software={"framework": framework},
+        plan__parallel={"tp": tp},
+    )  # fmt: skip
+    found = {violation.rule: violation for violation in violations(load_draft(mapping))}
+    assert ("vocab-alignment" in found) is warns
+    if warns:
+        assert found["vocab-alignment"].severity == "warning"
+        assert f"set model.vocab_multiple = {8 * tp}" in found["vocab-alignment"].message
+        mapping["model"]["vocab_multiple"] = 8 * tp
+        assert "vocab-alignment" not in {violation.rule for violation in violations(load_draft(mapping))}
+
+
 @pytest.mark.parametrize("date", ["2024-06", "2025-11", "2026-08"])
 def test_layers_are_not_offloaded_beside_a_pipeline_in_any_year(date: str) -> None:
     mapping = job(8, software__date=date, plan__parallel={"pp": 2}, plan__offload={"activations": 0.5})

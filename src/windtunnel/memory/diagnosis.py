@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from windtunnel.dtypes import BYTES
 from windtunnel.job.job import Job
+from windtunnel.job.vocabulary import padded_vocab
 from windtunnel.memory.breakdown import MemoryBreakdown
 from windtunnel.memory.message import OutOfMemory
 from windtunnel.memory.states import shard_sizes
 from windtunnel.ops.chunk import chunk_parameters, lower_unit, unit_weights, units
 from windtunnel.ops.context import context
-from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.weights import local_count
 
 TENSORS, FRAGMENTS, OUTSIDE, OTHERS = "tensors", "fragmentation", "outside the allocator", "other processes"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from windtunnel.dtypes import BYTES
 from windtunnel.job.job import Job
 from windtunnel.job.plan import Chunk
+from windtunnel.job.vocabulary import padded_vocab
 from windtunnel.ops.chunk import Unit, lower_unit, unit_parameters, unit_weights, units
 from windtunnel.ops.context import Context, context
-from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.layer import kept_bytes
 from windtunnel.ops.moe import routed_rows
 from windtunnel.ops.offload import offloaded_bytes

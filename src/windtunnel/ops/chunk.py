@@ -10,8 +10,8 @@ from functools import lru_cache
 from windtunnel.job.job import Job
 from windtunnel.job.model import LayerSpec, ModelSpec
 from windtunnel.job.plan import Chunk
+from windtunnel.job.vocabulary import padded_vocab
 from windtunnel.ops.context import context
-from windtunnel.ops.embedding import padded_vocab
 from windtunnel.ops.layer import lower_embedding, lower_head, lower_layer
 from windtunnel.ops.op import Op
 from windtunnel.ops.weights import (

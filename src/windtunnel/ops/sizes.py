@@ -9,8 +9,8 @@ from windtunnel.dtypes import activation
 from windtunnel.job.job import Job
 from windtunnel.job.model import MLA, LinearAttention
 from windtunnel.job.plan import MoePlan
+from windtunnel.job.vocabulary import padded_vocab
 from windtunnel.ops.chunk import Unit
-from windtunnel.ops.embedding import padded_vocab
 
 Kind = Literal["layer", "embedding", "head", "mtp_head"]
 

@@ -1,4 +1,4 @@
-"""Widths and heads over tensor- and context-parallel ranks. The vocabulary is padded and always divides."""
+"""Widths, heads and vocabulary over tensor- and context-parallel ranks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import gcd
 from windtunnel.job.draft import Draft
 from windtunnel.job.legality.violation import Repair, Violation
 from windtunnel.job.legality.words import divisors, repair, values_of
+from windtunnel.job.vocabulary import padded_vocab
 
 _TORCH_TENSOR_PARALLEL = frozenset({"torchtitan", "automodel"})
 
@@ -121,6 +122,26 @@ def ulysses_heads(draft: Draft) -> Violation | None:
     )
 
 
+ALIGNED = 8
+"""Elements of 16 bits in the 16 bytes that matrix units load at once (NVIDIA, matrix multiplication user's guide)."""
+
+
+def vocab_alignment(draft: Draft) -> Violation | None:
+    """Products of the head are fast where a rank's part of the vocabulary is a multiple of 8; XLA pads by itself."""
+    model, tp = draft.model, draft.count("parallel.tp")
+    vocab = padded_vocab(model, draft.software, tp)
+    if vocab % (ALIGNED * tp) == 0 or draft.cluster.accelerator.is_tpu:
+        return None
+    return Violation(
+        rule="vocab-alignment",
+        message=f"a rank's part of the vocabulary, {vocab} / tp {tp}, is no multiple of {ALIGNED}: head products "
+        f"take longer than projected, up to several times; set model.vocab_multiple = {ALIGNED * tp}",
+        path="model.vocab_multiple",
+        values={"model.vocab_size": model.vocab_size, **values_of(draft.plan, "parallel.tp")},
+        severity="warning",
+    )
+
+
 def recompute_choice(draft: Draft) -> Violation | None:
     """A policy with what it needs, and layer ids that exist."""
     policy, layers = draft.plan["recompute.policy"], draft.plan["recompute.layers"]
@@ -149,4 +170,6 @@ def recompute_choice(draft: Draft) -> Violation | None:
     )
 
 
-RULES = (heads_tp, gqa_tp, widths_tp, expert_width_etp, linear_heads_tp, ulysses_heads, recompute_choice)
+RULES = (
+    heads_tp, gqa_tp, widths_tp, expert_width_etp, linear_heads_tp, vocab_alignment, ulysses_heads, recompute_choice,
+)  # fmt: skip
