@@ -126,10 +126,14 @@ def _handed(precision: Precision, traits: Traits) -> bool:
 
 
 def _widened_gradient(plan: Plan, traits: Traits) -> float:
-    """The fp32 copy of narrow gradients that the master is stepped with, from the step to the next one's start."""
+    """The fp32 copy of narrow gradients that the master is stepped with, from the step to the next one's start.
+
+    Sharded parameters are stepped in small groups (DeepSpeed stage3.py: ``sub_group_size``), which are not counted.
+    """
     precision = plan.precision
     narrow = BYTES[precision.grads] < BYTES["fp32"] and BYTES[precision.master] >= BYTES["fp32"]
-    copied = traits.widens_gradients and narrow and not _handed(precision, traits)
+    whole = traits.widens_gradients and not plan.sharding.shards_parameters
+    copied = whole and narrow and not _handed(precision, traits)
     return BYTES["fp32"] if copied else 0.0
 
 

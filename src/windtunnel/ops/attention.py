@@ -171,8 +171,9 @@ def _kept_qk_norms(model: ModelSpec, layer: LayerSpec, ctx: Context, q: float, k
 
 
 def _kept_gated(ctx: Context, gate: float) -> tuple[Kept, ...]:
-    """The gated output, which the output projection reads; the core keeps its own."""
-    return (Kept("gated_out", ctx.saved_width * ctx.tokens * gate),) if gate else ()
+    """The gated output, which the output projection reads; the core keeps its own, from which torch.compile makes it."""
+    made_again = ctx.compiled and ctx.kept_tensors == "torchtitan"
+    return (Kept("gated_out", ctx.saved_width * ctx.tokens * gate, PER_OP),) if gate and not made_again else ()
 
 
 def _kept_core(model: ModelSpec, ctx: Context, q: float, kv: float) -> tuple[Kept, ...]:
