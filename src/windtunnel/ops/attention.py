@@ -171,7 +171,7 @@ def _kept_qk_norms(model: ModelSpec, layer: LayerSpec, ctx: Context, q: float, k
 
 
 def _kept_gated(ctx: Context, gate: float) -> tuple[Kept, ...]:
-    """The gated output, which the output projection reads; the core keeps its own, from which torch.compile makes it."""
+    """The gated output, which the output projection reads; torch.compile makes it from the one that the core keeps."""
     made_again = ctx.compiled and ctx.kept_tensors == "torchtitan"
     return (Kept("gated_out", ctx.saved_width * ctx.tokens * gate, PER_OP),) if gate and not made_again else ()
 
