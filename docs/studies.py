@@ -29,6 +29,7 @@ from windtunnel.agent.thinking import Mind
 from windtunnel.agent.words import Secrets
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.catalog.jobs import load_job, read_source
+from windtunnel.catalog.rates import rates
 from windtunnel.job.job import Job
 from windtunnel.projection.project import project
 from windtunnel.search.examine import Examiner
@@ -152,7 +153,7 @@ def studied(
     """The best step time after each call; infinite before any plan ran."""
     job = place.vary({})
     space = default_space(job)
-    examiner, ground = Examiner(job=job, space=space, vary=place.vary), Ground(job=job, space=space)
+    examiner, ground = Examiner(job=job, space=space, vary=place.vary), Ground(job=job, space=space, rates=rates())
 
     def written(changes: Mapping[str, Any]) -> dict[str, Any]:
         return examiner.written(dict(changes)) or examiner.written({**changes, LAYOUT: EVEN}) or dict(changes)

@@ -17,6 +17,7 @@ from windtunnel.agent.thinking import Mind
 from windtunnel.agent.words import Secrets
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.rates import rates
 from windtunnel.job import Job
 from windtunnel.projection.project import project
 from windtunnel.search.mandate import within
@@ -120,7 +121,7 @@ def run_study(
 ) -> Ran:
     """``first`` for some calls and then the model, on the narrow space."""
     job = load({})
-    ground = Ground(job=job, space=narrow_space(job))
+    ground = Ground(job=job, space=narrow_space(job), rates=rates())
     kept: Notebook = Loose() if notebook is None else notebook
     warnings: list[str] = []
     proposer = make_llm(

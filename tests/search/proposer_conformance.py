@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from windtunnel.catalog.dump import job_to_mapping
+from windtunnel.catalog.rates import rates
 from windtunnel.errors import WindtunnelError
 from windtunnel.job import Job
 from windtunnel.projection.choices import Changes
@@ -31,7 +32,7 @@ CALLS = 25
 def study_of(make: Make, job: Job, space: Space, vary: Vary, *, calls: int = CALLS, **other: Any) -> Study:
     examiner = Examiner(job=job, space=space, vary=vary)
     parts: dict[str, Any] = {
-        "proposers": [make(Ground(job=job, space=space, seed=3))],
+        "proposers": [make(Ground(job=job, space=space, rates=rates(), seed=3))],
         "oracle": Projecting(projected=project),
         "screen": Screen(vary=vary, write=lambda changes: examiner.written(changes) or changes),
         "goal": goal(["throughput"], job),

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.rates import rates
 from windtunnel.job import Job
 from windtunnel.search.classes import degrees, shapes
-from windtunnel.search.corrected import SHRUNK, Corrections
+from windtunnel.search.corrected import Corrections
 from windtunnel.search.envelope import VALUES, Envelope, recomputed
 from windtunnel.search.moves import Moves
 from windtunnel.search.proposers import PROPOSERS, Ground
@@ -40,7 +41,7 @@ def guess(job: Job, **changes: Any) -> float:
     moves = Moves(job, default_space(job))
     short = {path.rpartition(".")[2]: path for path in VALUES}
     plan = {short[name]: value for name, value in changes.items()}
-    return Envelope(job).seconds(lambda path: plan[path] if path in plan else moves.value({}, path))
+    return Envelope(job, rates()).seconds(lambda path: plan[path] if path in plan else moves.value({}, path))
 
 
 def test_a_step_is_at_least_its_flops(job: Job) -> None:
@@ -70,7 +71,7 @@ def test_experts_apart_cost_traffic_and_save_memory() -> None:
     moe = load_job(BASE, set={"model": "qwen3-30b-a3b", "cluster.accelerator": "h200-sxm-141gb"})
     value = {path: Moves(moe, default_space(moe)).value({}, path) for path in VALUES}
     one, eight = ({**value, "plan.parallel.ep": ep}.__getitem__ for ep in (1, 8))
-    envelope = Envelope(moe)
+    envelope = Envelope(moe, rates())
     assert envelope.bytes_of_states(eight) < envelope.bytes_of_states(one) / 2
     assert envelope._expert(_grid(eight)) > envelope._expert(_grid(one)) == 0
 
@@ -93,11 +94,11 @@ def _grid(value: Any) -> Any:
     ],
 )
 def test_recomputation_in_shares_of_the_forward(section: Mapping[str, Any], share: float) -> None:
-    assert recomputed(section, 8) == pytest.approx(share)
+    assert recomputed(section, 8, rates()) == pytest.approx(share)
 
 
 def test_one_trial_moves_its_values_most_of_the_way() -> None:
-    found = Corrections()
+    found = Corrections(rates().belief)
     seen, other = found.features([("a", 1), ("b", 2)]), found.features([("a", 2), ("b", 2)])
     assert found.factor(seen) == 1
     found.learn(seen, 1.0, 2.0)
@@ -110,7 +111,7 @@ def test_one_trial_moves_its_values_most_of_the_way() -> None:
 @given(st.lists(st.floats(-0.3, 0.3), min_size=6, max_size=6))
 def test_effects_of_values_are_found_again(effects: list[float]) -> None:
     """Every combination of three axes of two values, factors exact: all are told apart but for what is shrunk."""
-    found = Corrections()
+    found = Corrections(rates().belief)
     for a, b, c in product((0, 1), repeat=3):
         factor = exp(effects[a] + effects[2 + b] + effects[4 + c])
         found.learn(found.features([("a", a), ("b", b), ("c", c)]), 3.0, 3.0 * factor)
@@ -118,7 +119,7 @@ def test_effects_of_values_are_found_again(effects: list[float]) -> None:
         factor = exp(effects[a] + effects[2 + b] + effects[4 + c])
         spread = abs(effects[0] - effects[1]) + abs(effects[2] - effects[3]) + abs(effects[4] - effects[5])
         guessed = found.factor(found.features([("a", a), ("b", b), ("c", c)]))
-        assert abs(guessed / factor - 1) <= spread * SHRUNK / 4 + 1e-3
+        assert abs(guessed / factor - 1) <= spread * rates().belief.weight / 4 + 1e-3
 
 
 def test_shapes_are_plans_of_the_space_each_once(job: Job) -> None:
@@ -146,7 +147,7 @@ def test_what_a_space_pins_is_part_of_every_plan(job: Job) -> None:
 @pytest.mark.parametrize("name", PROPOSERS)
 def test_the_first_plan_is_one_of_the_space(name: str, job: Job) -> None:
     space = default_space(job).pinned({"plan.parallel.tp": (2,)})
-    proposer = PROPOSERS[name](Ground(job=job, space=space))
+    proposer = PROPOSERS[name](Ground(job=job, space=space, rates=rates()))
     proposal = proposer.ask()
     assert proposal is not None
     assert proposal.changes["plan.parallel.tp"] == 2
@@ -171,7 +172,8 @@ def test_where_time_is_not_the_aim_it_rules_nothing_out(job: Job) -> None:
     axes = default_space(job).pinned(
         {"cluster.num_accelerators": (8, 16), "plan.offload.activations": ("none", "full")}
     )
-    fast, lean = (PROPOSERS["local"](Ground(job=job, space=axes, by_time=by_time)) for by_time in (True, False))
+    ground = Ground(job=job, space=axes, rates=rates())
+    fast, lean = (PROPOSERS["local"](replace(ground, by_time=by_time)) for by_time in (True, False))
     assert fast.trading == {"cluster.num_accelerators"}
     assert lean.trading >= {"cluster.num_accelerators", "plan.recompute", "plan.offload.optimizer"}
     assert any("plan.offload.activations" in rung for rung in fast.rungs)

@@ -8,6 +8,7 @@ import pytest
 from proposer_conformance import conforms, ran, study_of
 
 from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.rates import rates
 from windtunnel.errors import LegalityError
 from windtunnel.job import Job
 from windtunnel.search.mandate import outside, reads_files, within
@@ -89,7 +90,7 @@ def test_names_of_files_are_found_wherever_they_are() -> None:
 def test_a_turn_conforms_and_ends_after_its_calls() -> None:
     job = vary({})
     conforms(lambda ground: Turn(PROPOSERS["seed"](ground), 9), job, SPACE, vary)
-    ground = Ground(job=job, space=SPACE)
+    ground = Ground(job=job, space=SPACE, rates=rates())
     proposers = [Turn(PROPOSERS["seed"](ground), 5), PROPOSERS["random"](ground)]
     study = study_of(PROPOSERS["seed"], job, SPACE, vary, calls=9, proposers=proposers)
     ran(study)

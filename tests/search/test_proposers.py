@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from proposer_conformance import Failing, conforms, ran, study_of, told
 
 from windtunnel.catalog.jobs import load_job
+from windtunnel.catalog.rates import rates
 from windtunnel.errors import FormatError
 from windtunnel.job import Job
 from windtunnel.projection.project import project
@@ -73,7 +75,7 @@ def test_what_they_find_beside_the_certified_optimum(
     place: Any, certified: Progress, names: str, calls: int, within: float
 ) -> None:
     job, vary = place
-    ground = Ground(job=job, space=default_space(job))
+    ground = Ground(job=job, space=default_space(job), rates=rates())
     proposers = [PROPOSERS[name](ground) for name in names.split(",")]
     study = study_of(PROPOSERS["seed"], job, ground.space, vary, calls=calls, proposers=proposers)
     ran(study)
@@ -85,10 +87,9 @@ def test_what_they_find_beside_the_certified_optimum(
 def test_random_never_repeats_itself_and_depends_on_its_seed(place: Any) -> None:
     job, vary = place
     one, other = (
-        study_of(lambda ground, s=seed: PROPOSERS["random"](Ground(job=ground.job, space=ground.space, seed=s)),
-                 job, default_space(job), vary)
+        study_of(lambda ground, s=seed: PROPOSERS["random"](replace(ground, seed=s)), job, default_space(job), vary)
         for seed in (1, 2)
-    )  # fmt: skip
+    )
     ran(one)
     ran(other)
     assert told(one.trials) != told(other.trials)
@@ -108,7 +109,7 @@ def test_the_seed_begins_with_the_baseline_and_gives_reasons(place: Any) -> None
 
 def test_local_starts_from_the_best_of_those_before_it(place: Any) -> None:
     job, vary = place
-    ground = Ground(job=job, space=default_space(job))
+    ground = Ground(job=job, space=default_space(job), rates=rates())
     seed, local = PROPOSERS["seed"](ground), PROPOSERS["local"](ground)
     study = study_of(PROPOSERS["seed"], job, ground.space, vary, calls=90, proposers=[seed, local])
     ran(study)
@@ -202,8 +203,9 @@ def test_moves_carry_what_must_follow(place: Any) -> None:
 def test_weights_order_recomputation() -> None:
     policies = [{"policy": "none"}, {"policy": "modules", "modules": ["layernorm"]}, {"policy": "per_op"},
                 {"policy": "full"}]  # fmt: skip
-    assert sorted(policies, key=weight) == policies
-    assert weight({"policy": "block", "num_layers": 1}) < weight({"policy": "block", "num_layers": 2})
+    assert sorted(policies, key=lambda section: weight(section, rates())) == policies
+    one, two = (weight({"policy": "block", "num_layers": number}, rates()) for number in (1, 2))
+    assert one < two
 
 
 @pytest.mark.parametrize("names", [["cost"], ["time_to_train"], ["speed"], [], ["throughput"] * 2])

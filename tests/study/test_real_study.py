@@ -27,6 +27,7 @@ from everyone import medians, run
 from place import AXES, JOB, PINNED, plans, program, vary
 
 from windtunnel.catalog.dump import job_to_mapping
+from windtunnel.catalog.rates import rates
 from windtunnel.search.objective import goal
 from windtunnel.search.proposers import PROPOSERS, Ground
 from windtunnel.search.screen import Candidate, Screen
@@ -80,7 +81,7 @@ def gap_of(truth: dict[str, float], name: str, seed: int) -> float:
     job = vary({})
     space = default_space(job).pinned(AXES | {path: [value] for path, value in PINNED.items()})
     study = Study(
-        proposers=[PROPOSERS[part](Ground(job=job, space=space, seed=seed)) for part in name.split(",")],
+        proposers=[PROPOSERS[part](Ground(job=job, space=space, rates=rates(), seed=seed)) for part in name.split(",")],
         oracle=Table(truth),
         screen=Screen(
             vary=vary, write=lambda changes: {path: value for path, value in changes.items() if path != LAYOUT}

@@ -10,6 +10,7 @@ from typing import Any
 
 from windtunnel.agent import views
 from windtunnel.agent.bench import Bench
+from windtunnel.catalog.rates import rates
 from windtunnel.errors import WindtunnelError
 from windtunnel.search.corrected import Corrections, Features
 from windtunnel.search.moves import Moves
@@ -66,7 +67,7 @@ def _keys(moves: Moves, changes: Mapping[str, Any]) -> list[Key]:
 
 def gaps(bench: Bench) -> Gaps:
     """The trials that ran, against the model."""
-    moves, corrections, counts = Moves(bench.job, bench.space), Corrections(), Counter[Key]()
+    moves, corrections, counts = Moves(bench.job, bench.space), Corrections(rates().belief), Counter[Key]()
     for trial in bench.trials:
         if trial.outcome.status == "ok" and trial.outcome.step_time and trial.values:
             try:

@@ -83,9 +83,11 @@ def tried(search: Search, progress: Progress) -> list[Plan]:
 def bought(search: Search, best: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a larger cluster would buy over the best plan, both by the model."""
     from windtunnel.catalog.dump import job_to_mapping
+    from windtunnel.catalog.rates import rates
     from windtunnel.projection.project import project
     from windtunnel.search.buys import buys
     from windtunnel.store.journal import InMemory
 
-    found = buys(project(search.asked.load(best)), search.asked.vary, InMemory(job_to_mapping), search.clock.over)
+    projection, journal = project(search.asked.load(best)), InMemory(job_to_mapping)
+    found = buys(projection, search.asked.vary, rates(), journal, search.clock.over)
     return [asdict(item) for item in found]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import windtunnel
 from windtunnel.catalog.dump import job_to_mapping
+from windtunnel.catalog.rates import rates
 from windtunnel.cli.clock import seconds_of
 from windtunnel.cli.command import Running, words_of
 from windtunnel.cli.every_plan import check_bounded, every_plan
@@ -69,7 +70,7 @@ def studied(search: Search, tuning: Tuning, *, quiet: bool, processes: int = 0) 
         return searched.found
 
     by_time = goal.objectives[0].name != "memory"
-    ground = Ground(job=base, space=search.axes, seed=tuning.seed, by_time=by_time)
+    ground = Ground(job=base, space=search.axes, rates=rates(), seed=tuning.seed, by_time=by_time)
     check_names(tuning)
     if Certified.name in {name.partition(":")[0] for name in tuning.names}:
         check_bounded(goal)

@@ -16,6 +16,7 @@ from windtunnel.search.oracle import Projecting
 from windtunnel.search.points import Vary
 from windtunnel.search.proposers import Ground
 from windtunnel.search.proposers.seed import Seed
+from windtunnel.search.rates import Rates
 from windtunnel.search.screen import Screen
 from windtunnel.search.space import EVEN, LAYOUT, default_space
 from windtunnel.search.study import Journal, Study
@@ -35,17 +36,19 @@ class Buy:
     gain: float
 
 
-def buys(best: Projection, vary: Vary, journal: Journal, stop: Callable[[], bool]) -> Iterator[Buy]:
+def buys(best: Projection, vary: Vary, rates: Rates, journal: Journal, stop: Callable[[], bool]) -> Iterator[Buy]:
     """Half as much memory again, and twice the accelerators, where the job is legal there."""
     cluster = best.job.cluster
     capacity = f"{MEMORY * cluster.accelerator.hbm_capacity / 2**30:.3f} GiB"
     for larger in ({"cluster.hbm_capacity": capacity}, {"cluster.num_accelerators": 2 * cluster.num_accelerators}):
-        found = _searched(best, dict(larger), vary, journal, stop)
+        found = _searched(best, dict(larger), vary, rates, journal, stop)
         if found is not None:
             yield found
 
 
-def _searched(best: Projection, larger: Changes, vary: Vary, journal: Journal, stop: Callable[[], bool]) -> Buy | None:
+def _searched(
+    best: Projection, larger: Changes, vary: Vary, rates: Rates, journal: Journal, stop: Callable[[], bool]
+) -> Buy | None:
     def there(changes: Changes) -> Job:
         return vary({**larger, **changes})
 
@@ -60,7 +63,7 @@ def _searched(best: Projection, larger: Changes, vary: Vary, journal: Journal, s
         return examiner.written(changes) or examiner.written({**changes, LAYOUT: EVEN}) or changes
 
     study = Study(
-        proposers=[Seed(Ground(job=job, space=space))],
+        proposers=[Seed(Ground(job=job, space=space, rates=rates))],
         oracle=Projecting(projected=project),
         screen=Screen(vary=examiner.vary, write=written),
         goal=goal(["throughput"], job),

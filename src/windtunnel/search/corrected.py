@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, log, sqrt
 
+from windtunnel.search.rates import Belief
+
 Features = tuple[int, ...]
 """The values of a plan, as numbers that ``Corrections.features`` gives out."""
 
-SHRUNK = 0.2
-"""Weight of the belief that a value changes nothing, in trials."""
-UNKNOWN = 0.06
-"""How far a value may move a step beyond what the guess says of it, as a share: one that was never tried."""
 ROUNDS = 12
 """Passes over the effects; each is the mean of what the others leave unexplained."""
 
@@ -21,6 +19,7 @@ ROUNDS = 12
 class Corrections:
     """Additive effects on the logarithm of measured over guessed seconds (ridge regression by backfitting)."""
 
+    belief: Belief
     _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     _seen: list[tuple[Features, float]] = field(default_factory=list)
     _effects: dict[int, float] = field(default_factory=dict)
@@ -47,8 +46,8 @@ class Corrections:
 
     def hope(self, features: Features) -> float:
         """The factor as good as it may well be: values that were seldom tried may help."""
-        doubt = sum(1 / (1 + self._counts.get(number, 0) / SHRUNK) for number in features)
-        return self.factor(features) * exp(-UNKNOWN * sqrt(doubt))
+        doubt = sum(1 / (1 + self._counts.get(number, 0) / self.belief.weight) for number in features)
+        return self.factor(features) * exp(-self.belief.reach * sqrt(doubt))
 
     def _fit(self) -> None:
         self._stale = False
@@ -63,7 +62,7 @@ class Corrections:
         for _ in range(ROUNDS):
             for number, rows in found.items():
                 old = self._effects[number]
-                new = sum(left[row] + old for row in rows) / (len(rows) + SHRUNK)
+                new = sum(left[row] + old for row in rows) / (len(rows) + self.belief.weight)
                 self._effects[number] = new
                 for row in rows:
                     left[row] += old - new

@@ -1,7 +1,7 @@
 """A step on the back of an envelope: FLOPs, bytes on each wire, idle stages. It decides what is tried first, no more.
 
-Every term is a textbook one, at round rates that are not fitted to anything: the point is the order of plans, for a
-proposer that must not ask the oracle. Seconds; degrees as in the plan.
+Every term is a textbook one, at round rates that are not fitted to anything (``search.rates``): the point is the order
+of plans, for a proposer that must not ask the oracle. Seconds; degrees as in the plan.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from windtunnel.projection.choices import (
     TP_COMM,
 )
 from windtunnel.search.inner import SHARES
+from windtunnel.search.rates import EnvelopeRates, Rates
 from windtunnel.search.space import BALANCED, LAYOUT, SCHEDULE, VIRTUAL_STAGES
 
 Value = Callable[[str], Any]
@@ -40,43 +41,22 @@ VALUES = (
     OPTIMIZER_OFFLOAD, TP_COMM, CP_COMM, EP_COMM, P2P, GRAD_REDUCE, PARAM_GATHER,
 )  # fmt: skip
 """The paths an envelope asks a plan for."""
-REACHED = 0.6
-"""Share of peak FLOP/s, of memory and of wire bandwidth that large operations reach."""
-HIDDEN = 0.8
-"""Share of traffic that an overlap hides."""
 FORWARD = 1 / 3
 """Share of a step's FLOPs that is forward: a backward is two."""
-IDLE = {
-    "zb_h1": 1 / 3, "zb_heuristic": 1 / 4, "zbv": 1 / 6, "v_half": 1 / 2, "v_min": 2 / 3, "dualpipe": 1 / 4,
-    "dualpipe_v": 1 / 4, "interleaved_zb": 1 / 3,
-}  # fmt: skip
-"""Bubble of a schedule over that of 1F1B with as many chunks; V shapes against one chunk."""
 SHARED = frozenset({"fsdp", "hsdp", "zero3"})
 """Strategies that gather the weights for every use."""
 HALF, SINGLE = 2, 4
 """Bytes of a number in 16 and 32 bits."""
-STATE_BYTES, HOST_BYTES = 28, 6
-"""Of one parameter: read and written by the optimizer (gradient, master copy, two moments, the new weight), and sent
-to a host that keeps the states and back (gradient, weight)."""
-EXCHANGED = 0.3
-"""Share of wire bandwidth that an exchange of small pieces reaches."""
-LAYER_BYTES = 30
-"""Moved through memory by the element-wise parts of a layer, for one token and channel, forward."""
 
 
-MODULES = {"mlp": 2 / 3, "moe": 2 / 3, "core_attn": 1 / 6, "shared_experts": 1 / 6}
-LIGHT = 1 / 40
-"""Share of a layer's forward that a module is; of a norm or an activation, little more than what it moves."""
-
-
-def recomputed(value: Mapping[str, Any], chunk_layers: float) -> float:
+def recomputed(value: Mapping[str, Any], chunk_layers: float, rates: Rates) -> float:
     """The share of the forward that a recompute section executes again, for chunks of so many layers."""
-    policy, size = str(value.get("policy")), value.get("num_layers")
+    policy, size, shares = str(value.get("policy")), value.get("num_layers"), rates.recompute
     if policy == "block":
         return min(1.0, (chunk_layers if size is None else float(size)) / chunk_layers)
     if policy == "modules":
-        return min(1.0, sum(MODULES.get(module, LIGHT) for module in value.get("modules", ())))
-    return {"none": 0.0, "selective": 0.1, "per_op": 0.25}.get(policy, 1.0)
+        return min(1.0, sum(rates.modules.get(module, shares.light) for module in value.get("modules", ())))
+    return {"none": 0.0, "selective": shares.selective, "per_op": shares.per_op}.get(policy, 1.0)
 
 
 def share(value: Any) -> float:
@@ -89,6 +69,7 @@ class Envelope:
     """Estimates for plans of one job."""
 
     job: Job
+    rates: Rates
 
     @cached_property
     def _experts(self) -> float:
@@ -122,18 +103,19 @@ class Envelope:
         work = self._compute(grid) + self._tensor(grid) + self._context(grid) + self._expert(grid)
         work = (work + self._weights(grid)) * self._slowest(grid) + self._hops(grid)
         if grid.strategy in SHARED:
-            work = max(work + (1 - HIDDEN) / 2 * self._gathers(grid), self._gathers(grid))
+            shown = (1 - self._rate.hidden) * self._rate.shown_gathers
+            work = max(work + shown * self._gathers(grid), self._gathers(grid))
         idle = (grid.pp - 1) * self._idle(grid)
         return work * (micro_batches + idle) + self._gradients(grid) + self._optimizer(grid)
 
     def bytes_of_states(self, value: Value) -> float:
         """What a rank keeps of weights, gradients and optimizer states, on the mean of all stages."""
-        grid, rates = _Grid(value), self._rates
+        grid, size = _Grid(value), self._sizes
         local, replicas = self._local(grid), grid.replicas * grid.cp
         shared = grid.strategy in SHARED
-        gradients = rates.gradient / (replicas if shared or grid.strategy == "zero2" else 1)
-        states = 0.0 if grid.on_host else (rates.master + rates.moments) / (1 if grid.strategy == "ddp" else replicas)
-        return local * (rates.weight / (replicas if shared else 1) + gradients + states)
+        gradients = size.gradient / (replicas if shared or grid.strategy == "zero2" else 1)
+        states = 0.0 if grid.on_host else (size.master + size.moments) / (1 if grid.strategy == "ddp" else replicas)
+        return local * (size.weight / (replicas if shared else 1) + gradients + states)
 
     def bytes_kept(self, value: Value) -> float:
         """Activations of the micro-batches in flight on the first stage."""
@@ -142,15 +124,23 @@ class Envelope:
         experts = model.moe.num_experts_per_token * model.moe.moe_intermediate_size if model.moe else 0
         wide = 4 * model.hidden_size + heads + 2 * (experts or model.intermediate_size)
         chunk = model.num_layers / (grid.pp * grid.virtual)
-        kept = wide * (1 - recomputed(grid.recompute, chunk)) + model.hidden_size
+        kept = wide * (1 - recomputed(grid.recompute, chunk, self.rates)) + model.hidden_size
         in_flight = 1 + (grid.pp - 1) / (grid.pp * grid.virtual) if grid.virtual > 1 else 1.0
         most = min(1.0, grid.batch / (grid.replicas * grid.micro) / grid.pp)
         layers = model.num_layers * (in_flight * most if grid.pp > 1 else 1.0)
         return HALF * kept * layers * self._tokens(grid) / grid.tp * (1 - grid.activations)
 
+    def bytes_surely_kept(self, value: Value) -> float:
+        """As many of the activations as there are also where the guess of them is far too large."""
+        return self.bytes_kept(value) * self._rate.kept_certain
+
     @cached_property
-    def _rates(self) -> ByteRates:
+    def _sizes(self) -> ByteRates:
         return byte_rates(self.job)
+
+    @property
+    def _rate(self) -> EnvelopeRates:
+        return self.rates.envelope
 
     def _local(self, grid: _Grid) -> float:
         """Parameters of a rank before its replicas share them."""
@@ -166,12 +156,13 @@ class Envelope:
         model, accelerator = self.job.model, self.job.cluster.accelerator
         heads = model.num_attention_heads * model.head_dim
         flops = 6 * (self._active + model.num_layers * heads * grid.tokens) * self._tokens(grid) / (grid.tp * grid.pp)
-        again = 1 + FORWARD * recomputed(grid.recompute, model.num_layers / (grid.pp * grid.virtual))
-        moved = 3 * LAYER_BYTES * model.hidden_size * model.num_layers * self._tokens(grid) / grid.pp
+        again = 1 + FORWARD * recomputed(grid.recompute, model.num_layers / (grid.pp * grid.virtual), self.rates)
+        moved = 3 * self._rate.layer_bytes * model.hidden_size * model.num_layers * self._tokens(grid) / grid.pp
         moved /= grid.tp if grid.sequence_parallel else 1
         busy = flops / (accelerator.peaks.half * accelerator.gemm.bf16)
         busy += moved / (accelerator.hbm_bandwidth * accelerator.memory_bound)
-        offloaded = HALF * 8 * model.hidden_size * model.num_layers * self._tokens(grid) * grid.activations
+        width = self._rate.offloaded_width * model.hidden_size
+        offloaded = HALF * width * model.num_layers * self._tokens(grid) * grid.activations
         return busy * again + offloaded / grid.pp / self.job.cluster.host.pcie_bandwidth
 
     def _weights(self, grid: _Grid) -> float:
@@ -186,7 +177,7 @@ class Envelope:
         model = self.job.model
         reduces = 2 if model.is_moe and grid.etp == 1 else 4
         sent = 2 * reduces * model.num_layers / grid.pp * self._tokens(grid) * model.hidden_size * HALF
-        shown = 1 - HIDDEN / 2 if grid.sequence_parallel and grid.tp_comm else 1.0
+        shown = 1 - self._rate.hidden * self._rate.hidden_tensor if grid.sequence_parallel and grid.tp_comm else 1.0
         return shown * sent * (grid.tp - 1) / grid.tp / self._wire(grid.tp)
 
     def _context(self, grid: _Grid) -> float:
@@ -196,7 +187,7 @@ class Envelope:
         model = self.job.model
         width = 2 * model.num_key_value_heads * model.head_dim / grid.tp * HALF
         sent = 3 * model.num_layers / grid.pp * self._tokens(grid) * width * (grid.cp - 1)
-        return sent * (1 - HIDDEN if grid.cp_comm else 1.0) / self._wire(grid.tp * grid.cp, grid.tp)
+        return sent * (1 - self._rate.hidden if grid.cp_comm else 1.0) / self._wire(grid.tp * grid.cp, grid.tp)
 
     def _expert(self, grid: _Grid) -> float:
         """Tokens to their experts and back, forward and backward; a dispatcher that knows nodes sends a token to each
@@ -211,7 +202,8 @@ class Envelope:
         rows = self._tokens(grid) / grid.tp * copies * (grid.ep - 1) / grid.ep
         layers = sum(layer.feed_forward == "moe" for layer in self.job.model.layers) / grid.pp
         sent = 4 * layers * rows * self.job.model.hidden_size * HALF
-        return sent * (1 - HIDDEN if grid.ep_comm else 1.0) / self._wire(reach, reach) * REACHED / EXCHANGED
+        shown = 1 - self._rate.hidden if grid.ep_comm else 1.0
+        return sent * shown / self._wire(reach, reach) * self._rate.reached / self._rate.exchanged
 
     def _wire(self, ranks: float, stride: float = 1) -> float:
         """Bytes/s of a rank in a ring whose members, ``stride`` apart, span so many neighbours: those of one domain
@@ -219,9 +211,9 @@ class Envelope:
         cluster = self.job.cluster
         domain = cluster.scale_up.domain_size
         if ranks <= domain or not cluster.scale_out.bandwidth:
-            return REACHED * cluster.scale_up.bandwidth
+            return self._rate.reached * cluster.scale_up.bandwidth
         inside = max(1.0, domain / stride)
-        return REACHED * min(cluster.scale_up.bandwidth, inside * cluster.scale_out.bandwidth)
+        return self._rate.reached * min(cluster.scale_up.bandwidth, inside * cluster.scale_out.bandwidth)
 
     def _hops(self, grid: _Grid) -> float:
         """Activations to the next stage and their gradients back, for one micro-batch."""
@@ -230,7 +222,7 @@ class Envelope:
         rows = self._tokens(grid) / (grid.tp if grid.sequence_parallel else 1)
         sent = 2 * grid.virtual * rows * self.job.model.hidden_size * HALF
         stride = grid.world / grid.pp if grid.pipeline_last else grid.tp * grid.cp
-        return sent * (1 - HIDDEN if grid.p2p and grid.virtual > 1 else 1.0) / self._wire(2 * stride, stride)
+        return sent * (1 - self._rate.hidden if grid.p2p and grid.virtual > 1 else 1.0) / self._wire(2 * stride, stride)
 
     def _slowest(self, grid: _Grid) -> float:
         """Work of the fullest stage over the mean of all: layers are whole, and the head is work too."""
@@ -243,9 +235,7 @@ class Envelope:
 
     def _idle(self, grid: _Grid) -> float:
         """Micro-batches' worth of waiting for each other stage."""
-        if grid.schedule in IDLE:
-            return IDLE[grid.schedule]
-        return 1 / grid.virtual
+        return self.rates.bubble.get(grid.schedule, 1 / grid.virtual)
 
     def _gathers(self, grid: _Grid) -> float:
         """Sharded weights gathered forward and backward and their gradients reduced, for every micro-batch."""
@@ -257,9 +247,9 @@ class Envelope:
             return 0.0
         second = SINGLE if grid.strategy == "ddp" else HALF
         second_hidden = grid.grad_reduce if grid.strategy == "ddp" else grid.param_gather
-        return self._shared(grid, SINGLE) * (1 - HIDDEN * grid.grad_reduce) + self._shared(grid, second) * (
-            1 - HIDDEN * second_hidden
-        )
+        hidden = self._rate.hidden
+        reduced = self._shared(grid, SINGLE) * (1 - hidden * grid.grad_reduce)
+        return reduced + self._shared(grid, second) * (1 - hidden * second_hidden)
 
     def _shared(self, grid: _Grid, size: float) -> float:
         """``size`` bytes of every parameter of a rank sent once among its replicas."""
@@ -272,8 +262,8 @@ class Envelope:
         local = self._local(grid) / (1 if grid.strategy == "ddp" else grid.replicas * grid.cp)
         cluster = self.job.cluster
         if grid.on_host:
-            return local * HOST_BYTES / cluster.host.pcie_bandwidth
-        return local * STATE_BYTES / (cluster.accelerator.hbm_bandwidth * cluster.accelerator.memory_bound)
+            return local * self._rate.host_bytes / cluster.host.pcie_bandwidth
+        return local * self._rate.state_bytes / (cluster.accelerator.hbm_bandwidth * cluster.accelerator.memory_bound)
 
 
 class _Grid:

@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import Protocol
 
 from windtunnel.job.job import Job
+from windtunnel.search.rates import Rates
 from windtunnel.search.space import Space
 from windtunnel.search.trial import Proposal, Trial
 
@@ -17,7 +18,8 @@ Steps = Generator[Sequence[Proposal], Sequence[Trial], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What proposers search: the job they start from, the axes, and the seed of those that draw.
+    """What proposers search: the job they start from, the axes, the rates and prices by which those that guess order
+    plans, and the seed of those that draw.
 
     ``by_time`` says that of two plans on as many accelerators the faster one is the better, as by every objective but
     memory.
@@ -25,6 +27,7 @@ class Ground:
 
     job: Job
     space: Space
+    rates: Rates
     seed: int = 0
     by_time: bool = True
 

@@ -27,6 +27,7 @@ from windtunnel.search.corrected import Corrections, Features
 from windtunnel.search.envelope import FORWARD, VALUES, Envelope, Value, recomputed, share
 from windtunnel.search.moves import ETP, PP, SEQUENCE_PARALLEL, TP, WORLD, Moves, spread
 from windtunnel.search.proposers.base import Ground, Stepwise
+from windtunnel.search.rates import Rates
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import Proposal, Trial
 
@@ -36,41 +37,42 @@ Try = Generator[Sequence[Proposal], Sequence[Trial], list[Trial]]
 
 BLOCKS = 6
 """Numbers of whole layers per chunk that stand for all of them."""
-HOST = 0.04
-"""Guess of what a move to the host costs. Like all prices here it decides what is tried first, nothing else."""
 
 
-def weight(value: Mapping[str, Any], chunk_layers: float = 32) -> float:
+def weight(value: Mapping[str, Any], rates: Rates, chunk_layers: float | None = None) -> float:
     """Guess of the share of a step that a recompute section executes again, for chunks of so many layers."""
-    return FORWARD * recomputed(value, chunk_layers)
+    layers = rates.recompute.chunk_layers if chunk_layers is None else chunk_layers
+    return FORWARD * recomputed(value, layers, rates)
 
 
-def ladder(moves: Moves) -> tuple[Changes, ...]:
+def ladder(moves: Moves, rates: Rates) -> tuple[Changes, ...]:
     """Recomputation, and state and activations moved to the host, cheapest first; whole layers thinned."""
-    recomputes = sorted((v for v in moves.axis(RECOMPUTE) if isinstance(v, Mapping)), key=weight)
+
+    def heavy(value: Mapping[str, Any]) -> float:
+        return weight(value, rates)
+
+    recomputes = sorted((v for v in moves.axis(RECOMPUTE) if isinstance(v, Mapping)), key=heavy)
     blocks = [value for value in recomputes if value.get("policy") == "block"]
     thinned = [value for value in recomputes if value not in blocks] + list(spread(blocks, BLOCKS))
-    sharding = [value for value in STRATEGIES if value in moves.axis(SHARDING)]
+    sharding = [value for value in rates.sharding if value in moves.axis(SHARDING)]
     axes: dict[str, list[Any]] = {
         SHARDING: sharding if len(sharding) > 1 else [],
-        RECOMPUTE: [dict(value) for value in sorted(thinned, key=weight)],
+        RECOMPUTE: [dict(value) for value in sorted(thinned, key=heavy)],
         OPTIMIZER_OFFLOAD: list(moves.axis(OPTIMIZER_OFFLOAD)),
         ACTIVATION_OFFLOAD: sorted(moves.axis(ACTIVATION_OFFLOAD), key=share),
     }
     named = {path: values for path, values in axes.items() if values}
     rungs = (dict(zip(named, values, strict=True)) for values in product(*named.values()))
-    return tuple(sorted(rungs, key=price))
+    return tuple(sorted(rungs, key=lambda rung: price(rung, rates)))
 
 
-STRATEGIES = {"zero1": 0.0, "hsdp": 0.0, "zero2": 0.005, "fsdp": 0.01, "zero3": 0.06}
-"""Ways of sharding from the one that sends least, and a guess of what they cost."""
-
-
-def price(rung: Mapping[str, Any], chunk_layers: float = 32) -> float:
-    """What a rung gives up, as a guess of the share of a step."""
-    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + 2 * share(rung.get(ACTIVATION_OFFLOAD, 0.0))
-    sharded = STRATEGIES.get(str(rung.get(SHARDING)), 0.0)
-    return weight(rung.get(RECOMPUTE, {"policy": "none"}), chunk_layers) + HOST * float(on_host) + sharded
+def price(rung: Mapping[str, Any], rates: Rates, chunk_layers: float | None = None) -> float:
+    """What a rung gives up, as a guess of the share of a step: it decides what is tried first, nothing else."""
+    activations = rates.ladder.host_activations * share(rung.get(ACTIVATION_OFFLOAD, 0.0))
+    on_host = (rung.get(OPTIMIZER_OFFLOAD, "none") != "none") + activations
+    sharded = rates.sharding.get(str(rung.get(SHARDING)), 0.0)
+    again = weight(rung.get(RECOMPUTE, {"policy": "none"}), rates, chunk_layers)
+    return again + rates.ladder.host * float(on_host) + sharded
 
 
 OVERLAPS = (GRAD_REDUCE, PARAM_GATHER, TP_COMM, CP_COMM, EP_COMM, P2P)
@@ -93,11 +95,11 @@ class Climbing(Stepwise):
         overlaps = [(path, True) for path in OVERLAPS if True in plain.axis(path)]
         fused = [(DISPATCHER, "deepep")] if "deepep" in plain.axis(DISPATCHER) else []
         self.moves = replace(plain, wishes=(*sharded, *overlaps, *fused))
-        self.rungs = ladder(self.moves)
+        self.rungs = ladder(self.moves, ground.rates)
         self.calls = 0
         self._rungs: dict[tuple[bool, float], Sequence[Changes]] = {}
-        self.envelope = Envelope(ground.job)
-        self.corrections = Corrections()
+        self.envelope = Envelope(ground.job, ground.rates)
+        self.corrections = Corrections(ground.rates.belief)
         self.ran: set[tuple[Any, ...]] = set()
         """Degrees of which a plan was tried by the oracle."""
         self.leaders: dict[tuple[Any, ...], Trial] = {}
@@ -118,6 +120,10 @@ class Climbing(Stepwise):
             if isfinite(trial.rank[0]) and (grid not in self.leaders or trial.rank < self.leaders[grid].rank):
                 self.leaders[grid] = trial
         super().tell(trial, own=own)
+
+    def weight(self, section: Mapping[str, Any]) -> float:
+        """Guess of the share of a step that a recompute section executes again."""
+        return weight(section, self.ground.rates)
 
     def guess(self, changes: Changes) -> float:
         """Seconds of a step on the back of an envelope."""
@@ -147,7 +153,7 @@ class Climbing(Stepwise):
         if any(path.startswith("cluster.") and path != WORLD for path in self._paths):
             return False
         value = self._value_of(changes)
-        needed = self.envelope.bytes_of_states(value) + self.envelope.bytes_kept(value) / 2
+        needed = self.envelope.bytes_of_states(value) + self.envelope.bytes_surely_kept(value)
         return needed > self.ground.job.cluster.accelerator.hbm_capacity
 
     def _value_of(self, changes: Changes) -> Value:
@@ -178,7 +184,7 @@ class Climbing(Stepwise):
                 if not (pp > 1 and share(rung.get(ACTIVATION_OFFLOAD, 0.0)))
                 and rung.get(RECOMPUTE, {}).get("num_layers", 0) < max(layers, 1.5)
             ]
-            self._rungs[key] = sorted(able, key=lambda rung: price(rung, layers)) or [{}]
+            self._rungs[key] = sorted(able, key=lambda rung: price(rung, self.ground.rates, layers)) or [{}]
         return self._rungs[key]
 
     def chunks(self, pp: int) -> Changes:

@@ -10,7 +10,7 @@ from windtunnel.projection.choices import ACTIVATION_OFFLOAD, OPTIMIZER_OFFLOAD,
 from windtunnel.search.classes import degrees
 from windtunnel.search.moves import CP, EP, MICRO_BATCH, PP, TP, WORLD
 from windtunnel.search.proposers.base import Ground, Steps
-from windtunnel.search.proposers.ladder import Climbing, Move, shown, weight
+from windtunnel.search.proposers.ladder import Climbing, Move, shown
 from windtunnel.search.proposers.ranking import Ranking
 from windtunnel.search.space import SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import Trial
@@ -130,7 +130,7 @@ class Local(Climbing):
 
     def _near(self, path: str, values: Sequence[Any], now: Any) -> list[Any]:
         """The values one move away: neighbours on ordered axes and on the ladder, else all others."""
-        ordered = sorted(values, key=weight) if path == RECOMPUTE else list(values)
+        ordered = sorted(values, key=self.weight) if path == RECOMPUTE else list(values)
         if path not in (*ORDERED, RECOMPUTE) or now not in ordered:
             return [value for value in ordered if value != now]
         here = ordered.index(now)

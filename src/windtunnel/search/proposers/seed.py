@@ -14,7 +14,7 @@ from windtunnel.projection.choices import (
 from windtunnel.search.classes import degrees
 from windtunnel.search.moves import CP, EP, MICRO_BATCH, PP, SEQUENCE_PARALLEL, TP, WORLD
 from windtunnel.search.proposers.base import Ground, Steps
-from windtunnel.search.proposers.ladder import Climbing, Move, Try, shown, weight
+from windtunnel.search.proposers.ladder import Climbing, Move, Try, shown
 from windtunnel.search.proposers.ranking import Ranking
 from windtunnel.search.space import LAYOUT, ORDER, SCHEDULE, VIRTUAL_STAGES
 from windtunnel.search.trial import Trial
@@ -92,6 +92,6 @@ class Seed(Climbing):
             if changes is not None and (path in self.trading or self.promise(changes) <= limit):
                 found.append((changes, f"sweep {path}: {shown(value)} instead of {shown(now)}"))
         if path == RECOMPUTE:
-            lighter = [move for move in found if weight(move[0][path]) < weight(now)]
+            lighter = [move for move in found if self.weight(move[0][path]) < self.weight(now)]
             return (yield from self.tried(lighter))
         return (yield from self.fitted(found, keep=(path,)))
