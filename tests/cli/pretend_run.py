@@ -55,6 +55,8 @@ def hang(_result: str) -> None:
 
 def be_stubborn(_result: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with open(os.environ.get("PIDS", os.devnull), "w") as file:
+        file.write(f"{os.getpid()}")
     time.sleep(600)
 
 

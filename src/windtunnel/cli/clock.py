@@ -29,12 +29,13 @@ class Clock:
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the search to stop; a second one ends the process as usual. Signals reach the main
-        thread only: in others nothing is asked."""
+        """Ctrl-C, SIGTERM and the end of the terminal ask the search to stop; a second Ctrl-C or SIGTERM ends the
+        process as usual. Signals reach the main thread only: in others nothing is asked."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        terminal = signal.getsignal(signal.SIGHUP) if hasattr(signal, "SIGHUP") else signal.SIG_IGN
 
         def restore() -> None:
             for number, handler in previous.items():
@@ -44,12 +45,19 @@ class Clock:
             self.stopped = True
             restore()
 
+        def hang_up(_signal: int, _frame: object) -> None:
+            self.stopped = True  # a terminal that closes says so more than once, as does the shell in it
+
         for number in previous:
             signal.signal(number, stop)
+        if terminal is not signal.SIG_IGN:  # nohup means it
+            signal.signal(signal.SIGHUP, hang_up)
         try:
             yield
         finally:
             restore()
+            if terminal is not signal.SIG_IGN:
+                signal.signal(signal.SIGHUP, terminal)
 
 
 def seconds_of(option: str, text: str) -> float:

@@ -10,22 +10,19 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from windtunnel.catalog.dump import job_to_mapping
 from windtunnel.catalog.jobs import write_job
-from windtunnel.cli.execution import Ended, end, execute
-from windtunnel.cli.guard import Guard
+from windtunnel.cli.execution import Ended, execute
 from windtunnel.cli.reported import outcome_of, reported
+from windtunnel.cli.under_way import UnderWay
 from windtunnel.errors import Fault, FormatError, MissingError
 from windtunnel.job.job import Job
 from windtunnel.search.screen import Candidate
@@ -88,9 +85,7 @@ class Running:
         self._timeout = timeout
         self._pool = ThreadPoolExecutor(workers)
         self._answers: dict[int, Future[Outcome]] = {}
-        self._alive: set[subprocess.Popen[bytes]] = set()
-        self._closed = threading.Event()
-        self._guard = Guard()
+        self._runs = UnderWay()
 
     def start(self, number: int, candidate: Candidate) -> None:
         self._answers[number] = self._pool.submit(self._run, candidate)
@@ -105,30 +100,15 @@ class Running:
 
     def close(self) -> None:
         """End every run with all its processes."""
-        self._closed.set()
-        for process in list(self._alive):
-            end(process)
+        self._runs.end()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._guard.close()
+        self._runs.close()
 
     def _run(self, candidate: Candidate) -> Outcome:
         with _folder() as folder:
             result = Path(folder) / "result.json"
             words = written(self._words, candidate, Path(folder), result)
-            return outcome_of_run(execute(words, self._timeout, self._watched), result, candidate)
-
-    @contextmanager
-    def _watched(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """What ends with this process, whichever way that ends."""
-        self._alive.add(process)
-        self._guard.watch(process.pid)
-        try:
-            if self._closed.is_set():
-                end(process)
-            yield
-        finally:
-            self._alive.discard(process)
-            self._guard.release(process.pid)
+            return outcome_of_run(execute(words, self._timeout, self._runs.watched), result, candidate)
 
 
 def written(words: Sequence[str], candidate: Candidate, folder: Path, result: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -39,6 +40,7 @@ from windtunnel.search.trial import FREE, Trial
 from windtunnel.store.journal import InMemory, Kept
 from windtunnel.store.notebook import Bound, Loose, Note, Notebook
 from windtunnel.store.study_file import StudyFile
+from windtunnel.store.tickets import Tickets
 
 if TYPE_CHECKING:
     from windtunnel.agent.llm import Llm
@@ -75,35 +77,36 @@ def studied(search: Search, tuning: Tuning, *, quiet: bool, processes: int = 0) 
     if Certified.name in {name.partition(":")[0] for name in tuning.names}:
         check_bounded(goal)
     make = assistant(tuning, asked, goal, search.clock, quiet=quiet)
-    oracle = _oracle(tuning, search)
-    file = _file(tuning, search)
-    name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
-    notebook: Notebook = Loose() if file is None else Bound(file)
-    study = Study(
-        proposers=(),
-        oracle=oracle,
-        screen=Screen(vary=within(asked.vary, search.axes), write=lambda changes: _written(examiner, changes)),
-        goal=goal,
-        journal=InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping),
-        most_calls=inf if tuning.calls is None else tuning.calls,
-    )
-    llm = make and make(
-        base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
-    )
-    study.proposers = _proposers(tuning, ground, all_of_them, llm)
-    watch = Watch(search.clock, study, quiet=quiet)
-    try:
-        with search.clock.stoppable():
-            ending = study.run(search.clock.over, watch.tick)
-        notes = notebook.notes()
-    finally:
-        watch.clear()
-        if llm is not None:
-            llm.close()
-        if isinstance(oracle, Running | Queued):
-            oracle.close()
+    with search.clock.stoppable(), ExitStack() as ends:
+        oracle = _oracle(tuning, search, quiet=quiet)
+        file = _file(tuning, search)
         if file is not None:
-            file.close()
+            ends.callback(file.close)
+        if isinstance(oracle, Running | Queued):
+            ends.callback(oracle.close)
+        name = oracle.name if tuning.run is None else f"{oracle.name} {tuning.run}"
+        journal = InMemory(job_to_mapping) if file is None else Kept(file, name, job_to_mapping)
+        if file is not None and isinstance(oracle, Queued):
+            oracle.take_over(Tickets(file=file, oracle=name, key=journal.key))
+        notebook: Notebook = Loose() if file is None else Bound(file)
+        study = Study(
+            proposers=(),
+            oracle=oracle,
+            screen=Screen(vary=within(asked.vary, search.axes), write=lambda changes: _written(examiner, changes)),
+            goal=goal,
+            journal=journal,
+            most_calls=inf if tuning.calls is None else tuning.calls,
+        )
+        llm = make and make(
+            base, ground, notebook, name, lambda: study.most_calls - study.calls, lambda: searched.certified
+        )
+        if llm is not None:
+            ends.callback(llm.close)
+        study.proposers = _proposers(tuning, ground, all_of_them, llm)
+        watch = Watch(search.clock, study, quiet=quiet)
+        ends.callback(watch.clear)
+        ending = study.run(search.clock.over, watch.tick)
+        notes = notebook.notes()
     plans = [(trial, _written(examiner, trial.changes)) for trial in study.trials]
     progress = progress_of(plans, study.calls, search.top)
     by_model = tuning.run is None and search.evidence.certifies
@@ -146,7 +149,7 @@ def _proposers(tuning: Tuning, ground: Ground, search: Callable[[], list[Plan]],
     return found
 
 
-def _oracle(tuning: Tuning, search: Search) -> Oracle:
+def _oracle(tuning: Tuning, search: Search, *, quiet: bool) -> Oracle:
     if tuning.run is None:
         if tuning.slurm:
             raise FormatError(Fault("--slurm", "", "there is no run to queue", "add --run COMMAND"))
@@ -156,7 +159,7 @@ def _oracle(tuning: Tuning, search: Search) -> Oracle:
     words, timeout = words_of(tuning.run, search.base), seconds_of("--timeout", tuning.timeout)
     if tuning.slurm:
         folder = os.path.join(os.path.dirname(os.path.abspath(tuning.study or "")), LOGS)
-        return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers)
+        return Queued(words, folder=folder, timeout=timeout, workers=tuning.workers, quiet=quiet)
     return Running(words, timeout=timeout, workers=tuning.workers)
 
 

@@ -67,9 +67,11 @@ class Workers:
 
 
 def begin() -> None:
-    """What every process of a pool does first: leave Ctrl-C to the process that started it, and end when that one ends,
-    however it does."""
+    """What every process of a pool does first: leave Ctrl-C and the end of the terminal to the process that started it,
+    and end when that one ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = parent_process()
     if parent is not None:

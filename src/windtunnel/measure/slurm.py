@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,3 +71,15 @@ def executor_of(folder: str, cluster: str | None = None) -> Any:
         remedy = "pip install 'windtunnel[slurm]', or leave out --slurm"
         raise MissingError(Fault("--slurm", "", "needs submitit, which is not installed", remedy)) from None
     return submitit.AutoExecutor(folder=folder, cluster=cluster)
+
+
+def submit(executor: Any, function: Callable[..., object], *arguments: object) -> Any:
+    """Submit a call. A process that submitit starts here gets no signals of this terminal: it is cancelled, not
+    interrupted with whoever waits for it."""
+    if executor.cluster == "slurm":
+        return executor.submit(function, *arguments)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        return executor.submit(function, *arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

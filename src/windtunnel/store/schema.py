@@ -58,3 +58,20 @@ CREATE TABLE IF NOT EXISTS message (
 """Tables of studies that a language model took part in, added when they are first written to. ``number`` counts the
 notes of a run, so that one that is repeated repeats none. ``request`` is a digest of the whole conversation up to a
 response, ``asked`` what was new in it, ``response`` the answer, both as JSON."""
+
+QUEUED = """
+CREATE TABLE IF NOT EXISTS queued (
+    run TEXT PRIMARY KEY,
+    oracle TEXT NOT NULL,
+    key TEXT NOT NULL,
+    search TEXT NOT NULL,
+    cluster TEXT NOT NULL,
+    host TEXT NOT NULL,
+    job TEXT NOT NULL,
+    tasks INTEGER NOT NULL,
+    at REAL NOT NULL
+);
+"""
+"""Jobs of a queue, added when the first is queued. ``oracle`` and ``key`` are those of the trial that the job answers,
+``run`` its folder, ``job`` the id the queue gave it (empty until it has), ``tasks`` on so many nodes. ``search`` names
+the search that waits for it, and is empty once the trial is there and the job is over."""
