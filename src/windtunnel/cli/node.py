@@ -37,17 +37,25 @@ def carry_out(words: Sequence[str], timeout: float, folder: str) -> None:
         _leave_terminal()
     runs = UnderWay()
 
+    ear, mouth = os.pipe()
+
+    def listen() -> None:
+        os.read(ear, 1)
+        runs.end()
+
+    threading.Thread(target=listen, daemon=True).start()
+
     def stop(_signal: int, _frame: object) -> None:
-        if not runs.over.is_set():
-            runs.over.set()
-            threading.Thread(target=runs.end).start()  # it waits, which a handler must not
+        if not runs.over:
+            runs.over = True
+            os.write(mouth, b".")  # ending a run waits and takes locks, which a handler must not
 
     signal.signal(signal.SIGTERM, stop)
     try:
         ended = execute(words, timeout, runs.watched)
     finally:
         runs.close()
-    if runs.over.is_set():
+    if runs.over:
         sys.exit(128 + signal.SIGTERM)
     path = _path(Path(folder), environment.global_rank)
     path.with_suffix(".new").write_text(json.dumps(asdict(ended)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,8 +14,8 @@ class UnderWay:
     """``watched`` is entered for each run; ``end`` ends those under way and any that is still to begin."""
 
     def __init__(self) -> None:
-        self.over = threading.Event()
-        """Set once runs are to end."""
+        self.over = False
+        """Whether runs are to end: no lock, so that a handler of signals may say it."""
         self._alive: set[subprocess.Popen[bytes]] = set()
         self._guard = Guard()
 
@@ -26,7 +25,7 @@ class UnderWay:
         self._alive.add(process)
         self._guard.watch(process.pid)
         try:
-            if self.over.is_set():
+            if self.over:
                 end(process)
             yield
         finally:
@@ -35,7 +34,7 @@ class UnderWay:
 
     def end(self) -> None:
         """End every run with all its processes."""
-        self.over.set()
+        self.over = True
         for process in list(self._alive):
             end(process)
 
