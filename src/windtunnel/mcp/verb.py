@@ -58,6 +58,7 @@ def _over_http(service: object, port: int, *, quiet: bool) -> int:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))
+        listening.listen()  # before the address is told: who connects at once waits until the server accepts
     except (OSError, OverflowError) as error:
         listening.close()
         raise FormatError(
