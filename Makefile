@@ -29,7 +29,7 @@ test-study: ## Studies that train for real, through a queue, and killed at fifty
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy pytest hypothesis --editable ".[slurm]"
 	WINDTUNNEL_STUDY=$(ROUNDS) .venv-torch/bin/python -m pytest -s tests/study
-	STUDY_KILLS=50 .venv-torch/bin/python -m pytest tests/cli/test_interrupted_studies.py tests/cli/test_queued_runs.py
+	STUDY_KILLS=50 .venv-torch/bin/python -m pytest tests/cli/test_interrupted_studies.py tests/cli/test_queued_runs.py tests/cli/test_left_jobs.py
 
 test-ray: ## A portfolio of twenty jobs on two workers of Ray against the same on two processes: some two minutes
 	test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
