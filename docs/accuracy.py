@@ -10,7 +10,6 @@ RECORDS: folder of ground truth; CALIBRATION: what ``windtunnel calibrate --json
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -21,6 +20,8 @@ from math import exp, expm1, log
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
+
+from pages import markdown, rewrite
 
 from windtunnel.calibration.anchor import WITHIN, anchor, comparable_runs
 from windtunnel.calibration.gap import constants_that_explain
@@ -69,17 +70,6 @@ def main(folder: str, calibration: str, table: str) -> None:
     rewrite(README, {"accuracy": summary(document)})
 
 
-def rewrite(page: Path, sections: dict[str, str]) -> None:
-    """Put what was made between the marks of a page."""
-    text = page.read_text(encoding="utf-8")
-    for name, body in sections.items():
-        text, count = re.subn(
-            rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, body=body: m[1] + body + m[2], text, flags=re.DOTALL
-        )
-        assert count == 1, f"{page.name} has no section {name}"
-    page.write_text(text, encoding="utf-8")
-
-
 def summary(document: dict[str, Any]) -> str:
     """The errors in five lines."""
     speeds, memory, fits = document["groups"]["speed"], document["groups"]["memory"]["all"], document["fits"]
@@ -102,11 +92,6 @@ def validate(folder: str) -> dict[str, Any]:
     words = [str(Path(sys.executable).with_name("windtunnel")), "validate", folder, "--json", "--quiet"]
     found: dict[str, Any] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
     return found
-
-
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    line = "|" + "|".join(["---"] + ["--:"] * (len(heads) - 1)) + "|"
-    return "\n".join([f"| {' | '.join(heads)} |", line, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
 def figure(value: float | None, sign: str = "") -> str:

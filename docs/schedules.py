@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import markdown, rewrite
+
 from windtunnel.catalog.files import RECORDS_LIMIT, read_yaml
 from windtunnel.catalog.records import SkippedRecord, load_records, read_record
 from windtunnel.job.record import Record
@@ -179,20 +181,12 @@ def title(records: Sequence[Record]) -> str:
     return f"`{names[0].split('-')[0]}-*-{kind(first)}` ({device(first)}; {len(names)} series)"
 
 
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    line = "|" + "|".join(["---"] + ["--:"] * (len(heads) - 1)) + "|"
-    return "\n".join([f"| {' | '.join(heads)} |", line, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 TABLES = {"gap": gap_table, "speed": speed_table, "series": series_table}
 
 
 def main(words: list[str]) -> None:
     for name in words or TABLES:
-        table = TABLES[name]()
-        pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
-        page = re.sub(pattern, lambda found, t=table: f"{found[1]}{t}\n{found[2]}", PAGE.read_text(), flags=re.S)
-        PAGE.write_text(page)
+        rewrite(PAGE, {f"table {name}": TABLES[name]()})
         sys.stderr.write(f"{name}: done\n")
 
 

@@ -8,7 +8,6 @@ python docs/studies.py record.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +18,8 @@ from pathlib import Path
 from statistics import NormalDist, median
 from time import perf_counter
 from typing import Any
+
+from pages import rewrite
 
 from windtunnel.agent.bench import Bench
 from windtunnel.agent.journal import Journal
@@ -348,10 +349,7 @@ def main(words: list[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(2) as pool:
         for name in [word for word in words if word in TABLES] or TABLES:
-            table = "\n".join(TABLES[name](Kept(pool, folder)))
-            pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
-            page = re.sub(pattern, lambda found, t=table: f"{found[1]}{t}\n{found[2]}", PAGE.read_text(), flags=re.S)
-            PAGE.write_text(page)
+            rewrite(PAGE, {f"table {name}": "\n".join(TABLES[name](Kept(pool, folder))) + "\n"})
             sys.stderr.write(f"{name}: done\n")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import rewrite
 
 from windtunnel.catalog.jobs import load_job
 from windtunnel.job.job import Job
@@ -96,9 +96,7 @@ def _line(cells: list[str]) -> str:
 
 def main(words: list[str]) -> None:
     plans = int(words[0]) if words else PLANS
-    made = "\n".join(table(plans))
-    pattern = r"(<!-- table estimate -->\n).*?(<!-- end -->)"
-    PAGE.write_text(re.sub(pattern, lambda found: f"{found[1]}{made}\n{found[2]}", PAGE.read_text(), flags=re.S))
+    rewrite(PAGE, {"table estimate": "\n".join(table(plans)) + "\n"})
 
 
 if __name__ == "__main__":

@@ -85,6 +85,34 @@ def test_batch_equals_project_on_random_plans(make_job: MakeJob) -> None:
             return
 
 
+@pytest.mark.parametrize("moments", ["fp32", "bf16"])
+@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+def test_batch_equals_project_where_an_optimizer_step_copies(make_job: MakeJob, strategy: str, moments: str) -> None:
+    """Gradients of 16 bits beside fp32 moments, and moments of 16 bits, are widened for the step."""
+    generator = random.Random(11)
+    job = make_job({
+        "model": "deepseek-v2-lite",
+        "software": {"framework": "megatron-bridge", "date": "2026-08"},
+        "cluster.num_accelerators": 32,
+        "plan.parallel": {"tp": 1, "pp": 1, "cp": 1, "ep": 8, "etp": 1},
+        "plan.batch": {"micro_batch_size": 1, "global_batch_size": 64, "sequence_length": 4096},
+        "plan.sharding": {"strategy": strategy},
+        "plan.precision": {"grads": "bf16", "optimizer_state": moments},
+    })  # fmt: skip
+    inner = default_space(job).inner
+    recomputes, kernels = recomputes_of(job, inner), kernels_of(job, inner)
+    rows = as_rows(recomputes, kernels, list(product(range(len(recomputes)), range(len(kernels)))))
+    batch = Batch(job, rows, as_columns(choices_of(job, inner)))
+    peak = batch.peak_device()
+    peaks: set[str] = set()
+    for _ in range(25):
+        row, column = generator.randrange(peak.shape[0]), generator.randrange(peak.shape[1])
+        stages = project(batch.plan(row, column)).memory.stages
+        assert peak[row, column] == pytest.approx(max(stage.device for stage in stages), rel=1e-9)
+        peaks.update(stage.moment for stage in stages)
+    assert "optimizer" in peaks
+
+
 def test_the_bound_is_one_and_the_estimate_is_close_on_random_plans(make_job: MakeJob) -> None:
     """Median error at most 0.5 %, 99th percentile at most 3 %, over every schedule."""
     errors: dict[str, list[float]] = {}

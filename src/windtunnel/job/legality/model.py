@@ -123,7 +123,7 @@ def ulysses_heads(draft: Draft) -> Violation | None:
 
 
 ALIGNED = 8
-"""Elements of 16 bits in the 16 bytes that matrix units load at once (NVIDIA, matrix multiplication user's guide)."""
+"""Elements of 16 bits in 16 bytes, the vector load that kernels of products are written for."""
 
 
 def vocab_alignment(draft: Draft) -> Violation | None:
@@ -135,7 +135,7 @@ def vocab_alignment(draft: Draft) -> Violation | None:
     return Violation(
         rule="vocab-alignment",
         message=f"a rank's part of the vocabulary, {vocab} / tp {tp}, is no multiple of {ALIGNED}: head products "
-        f"take longer than projected, up to several times; set model.vocab_multiple = {ALIGNED * tp}",
+        f"may take longer than projected; set model.vocab_multiple = {ALIGNED * tp}",
         path="model.vocab_multiple",
         values={"model.vocab_size": model.vocab_size, **values_of(draft.plan, "parallel.tp")},
         severity="warning",
